@@ -1,0 +1,69 @@
+"""Readable listing of a code object, one instruction a line, for the `bytecode` log and the reports.
+
+Comes in: a code object. Goes out: text. Unlike `dis`, constants are shortened and callables, such as
+compiled graphs held as constants, are shown by their `__name__`; no `__repr__` that fails can spoil it.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from dynamo_nb.cpython import facts
+from dynamo_nb.cpython.assemble import decode
+from dynamo_nb.cpython.instruction import ExceptionEntry, Instruction
+
+_LONGEST = 60
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
+
+
+def disassemble(code: types.CodeType, nested: bool = False) -> str:
+    """Listing of `code`; with `nested`, of the code objects among its constants too."""
+    decoded = decode(code, fresh=True)
+    targets = {i.target for i in decoded.instructions if i.target is not None}
+    targets.update(entry.target for entry in decoded.exceptions)
+    lines = [f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})"]
+    line: int | None = None
+    for instruction in decoded.instructions:
+        shown = instruction.lineno if instruction.lineno != line else None
+        line = instruction.lineno
+        mark = ">>" if instruction in targets else "  "
+        text = f"{'' if shown is None else shown:>5} {mark} {instruction.offset:>5} {instruction.opname:<28} {_operand(instruction)}"
+        lines.append(text.rstrip())
+    lines += [_row(entry) for entry in decoded.exceptions]
+    if nested:
+        lines += ["\n" + disassemble(constant, True) for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return "\n".join(lines)
+
+
+def _row(entry: ExceptionEntry) -> str:
+    lasti = ", lasti" if entry.lasti else ""
+    return f"         {entry.start.offset}..{entry.end.offset} -> {entry.target.offset} (depth {entry.depth}{lasti})"
+
+
+def _operand(instruction: Instruction) -> str:
+    if instruction.opcode < facts.HAVE_ARGUMENT:
+        return ""
+    if instruction.target is not None:
+        return f"to {instruction.target.offset}"
+    if instruction.opcode in facts.HAS_CONST:
+        return describe(instruction.argval)
+    if instruction.push_null:
+        return f"NULL + {instruction.argval}"
+    return str(instruction.argval)
+
+
+def describe(value: Any) -> str:
+    """A constant in at most about 60 characters: its repr, or its name if it is callable."""
+    if isinstance(value, types.CodeType):
+        return f"<code {value.co_qualname}>"
+    if not isinstance(value, _PLAIN) and callable(value):
+        name = getattr(value, "__name__", None)
+        if isinstance(name, str):
+            return name
+    try:
+        text = repr(value)
+    except Exception as error:  # noqa: BLE001  (a user's __repr__ may raise anything)
+        text = f"<{type(value).__name__}, repr failed: {type(error).__name__}>"
+    text = text.replace("\n", " ")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST - 3]}..."
