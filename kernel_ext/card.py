@@ -70,21 +70,19 @@ class Card:
             return
         report = self.report()
         if not self.rich:
-            print(one_line(report) if self.options.quiet or not report.records else report.text(self.options.show))
+            brief = self.options.quiet or not report.records
+            print(_summary(report) if brief else report.text(self.options.show))
             return
         publish_display_data(self._bundle(report), transient={"display_id": self.id}, update=not first)
-        if self.options.quiet or not self.options.widget:
-            return
         if self._widget is not None:
             self._widget.update(report)
-        elif first:
+        elif report.functions and self.options.widget and not self.options.quiet:
             self._widget = widget_for(report, self.id, self.options.show)
-            if self._widget is not None:
-                publish_display_data(self._widget.bundle())
+            publish_display_data(self._widget.bundle())
 
     def _bundle(self, report: CompileReport) -> dict[str, str]:
-        if self.options.quiet:
-            return {"text/plain": one_line(report)}
+        if self.options.quiet or not report.functions:
+            return {"text/plain": _summary(report)}
         return {"text/html": report.html(self.options.show, element_id=self.id), "text/plain": report.text(self.options.show)}
 
     def close(self) -> None:
@@ -92,3 +90,7 @@ class Card:
         if self._widget is not None:
             self._widget.close()
             self._widget = None
+
+
+def _summary(report: CompileReport) -> str:
+    return "\n".join([one_line(report), *(f"note: {note}" for note in report.notes)])

@@ -20,6 +20,7 @@ from IPython.core.error import UsageError
 _MAGIC = re.compile(r"%%compile(?:[ \t]+(?P<args>.*?))?[ \t]*\r?\n?$")
 _OTHER_MAGIC = re.compile(r"%%(?P<name>\w+)")
 STACKABLE = ("time", "timeit", "capture")
+_FUTURE = re.compile(r"\s*from\s+__future__\s+import\b")
 MODULE = "kernel_ext.session"
 _KEPT_TEXTS = 64
 
@@ -42,8 +43,10 @@ class CellTransformer:
                 names = ', '.join(f'%%{name}' for name in STACKABLE)
                 raise UsageError(f"%%compile can't be combined with %%{other['name']}; it can with {names}")
             return [lines[1], _line_of(lines[0]), *lines[2:]]
-        begin = f"__import__({MODULE!r}, fromlist=['begin']).begin({found['args'] or ''!r}, {self._keep(lines)!r})\n"
-        return [begin, *lines[1:]]
+        call = f"__import__({MODULE!r}, fromlist=['begin']).begin({found['args'] or ''!r}, {self._keep(lines)!r})"
+        if any(_FUTURE.match(line) for line in lines):
+            call = repr(call)       # only a string may stand before such an import; DefinitionTransformer reads it
+        return [call + "\n", *lines[1:]]
 
     def _keep(self, lines: list[str]) -> str:
         text = "".join(lines)
@@ -66,12 +69,13 @@ class DefinitionTransformer(ast.NodeTransformer):
         self._tokens = itertools.count(1)
 
     def visit(self, node: ast.AST) -> ast.AST:
-        if not isinstance(node, ast.Module) or not node.body or not _is_begin(node.body[0]):
+        call = _begin_call(node.body[0]) if isinstance(node, ast.Module) and node.body else None
+        if call is None:
             return node
-        begin, *body = node.body
+        assert isinstance(node, ast.Module)
         token = next(self._tokens)
-        assert isinstance(begin, ast.Expr) and isinstance(begin.value, ast.Call)
-        begin.value.args.append(ast.copy_location(ast.Constant(token), begin))
+        call.args.append(ast.copy_location(ast.Constant(token), call))
+        begin, body = ast.copy_location(ast.Expr(call), call), node.body[1:]
         for definition in definitions(body):
             _decorate(definition, token)
         futures = 0
@@ -93,13 +97,23 @@ def definitions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFun
             yield from definitions(part.body)
 
 
-def _is_begin(node: ast.stmt) -> bool:
-    call = node.value if isinstance(node, ast.Expr) else None
-    attribute = call.func if isinstance(call, ast.Call) else None
+def _begin_call(node: ast.stmt) -> ast.Call | None:
+    """The call of `session.begin` that a statement is, or holds as a string."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    if isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value.startswith(f"__import__({MODULE!r}"):
+        text, place = value.value, value
+        value = ast.parse(text, mode="eval").body
+        for part in ast.walk(value):
+            if isinstance(part, (ast.expr, ast.keyword)):
+                ast.copy_location(part, place)
+    attribute = value.func if isinstance(value, ast.Call) else None
     if not isinstance(attribute, ast.Attribute) or attribute.attr != "begin" or not isinstance(attribute.value, ast.Call):
-        return False
+        return None
     arguments = attribute.value.args
-    return len(arguments) == 1 and isinstance(arguments[0], ast.Constant) and arguments[0].value == MODULE
+    if len(arguments) != 1 or not isinstance(arguments[0], ast.Constant) or arguments[0].value != MODULE:
+        return None
+    assert isinstance(value, ast.Call)
+    return value
 
 
 def _is_future(node: ast.stmt) -> bool:

@@ -56,14 +56,15 @@ def records() -> list[CompileRecord]:
     return [first, rest, again]
 
 
+HOSTILE_FILE = "/tmp/<img src=x onerror=document.title='owned'>.py"
 HOSTILE = CompileRecord(
-    "0/0", "</pre><script>document.title='owned'</script>", "/tmp/<img src=x onerror=document.title='owned'>.py", 1, 2,
+    "0/0", "</pre><script>document.title='owned'</script>", HOSTILE_FILE, 1, 2,
     'def f(x):\n    return x + "</pre><script>document.title=\'owned\'</script>"\n', outcome="compiled",
     graphs=[GraphRecord("<script>document.title='owned'</script>", "</pre><script>document.title='owned'</script>",
                         (NodeRecord("<b>n</b>", "call_function", "<script>", ("<i>",), "<u>", "<u>"),), "<img src=x onerror=alert(1)>")],
     guards=[GuardRecord("L['<script>']", "EQUALS_MATCH", "L['s'] == '<script>document.title=\"owned\"</script>'")],
     breaks=[BreakRecord("NB<script>", "<script>", "<script>document.title='owned'</script>", "<img src=x onerror=document.title='owned'>",
-                        "</pre><script>document.title='owned'</script>", Location("<script>", 2, "<script>", "<script>"))],
+                        "</pre><script>document.title='owned'</script>", Location(HOSTILE_FILE, 2, "<script>", "<script>"))],
     recompile_reasons=["<script>document.title='owned'</script>"], effects=["<script>document.title='owned'</script>"],
     original_bytecode="<script>document.title='owned'</script>", modified_bytecode="<script>document.title='owned'</script>",
     stages={"<script>": 0.1}, why="<script>document.title='owned'</script>", compiled_lines={"/tmp/<img>": [2]},
