@@ -1,0 +1,72 @@
+"""The compilers the fuzzer can test, imported only when asked for.
+
+In: a name. Out: a `Subject`: compile, reset, and counts of graphs and breaks. Used by `runner`, `batch` and the CLI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+@dataclass
+class Capture:
+    """What the backend saw: tensor ops of each graph handed to it."""
+
+    graphs: list[int] = field(default_factory=list)
+
+    def backend(self, gm: Any, example_inputs: list[Any], **_: Any) -> Callable[..., Any]:
+        """Counts and runs the graph as it is."""
+        self.graphs.append(sum(node.op.startswith("call") for node in gm.graph.nodes))
+        return gm.forward
+
+
+@dataclass
+class Subject:
+    """A compiler under test. `adds_names`: it is known to add dunder names to the user's globals."""
+
+    name: str
+    compile: Callable[[Callable[..., Any], Capture], Callable[..., Any]]
+    reset: Callable[[], None]
+    breaks: Callable[[], int]
+    adds_names: bool = False
+
+
+def _torch(strict: str) -> Subject:
+    import torch
+    import torch._dynamo as dynamo
+
+    dynamo.config.suppress_errors = False
+
+    def compile_fn(fn: Callable[..., Any], capture: Capture) -> Callable[..., Any]:
+        return torch.compile(fn, backend=capture.backend)
+
+    return Subject("torch", compile_fn, dynamo.reset, lambda: sum(dynamo.utils.counters["graph_break"].values()), adds_names=True)
+
+
+def _dynamo_nb(strict: str) -> Subject:
+    import dynamo_nb
+
+    options = {"options": {"strict": strict}} if strict else {}
+
+    def compile_fn(fn: Callable[..., Any], capture: Capture) -> Callable[..., Any]:
+        return dynamo_nb.compile(fn, backend=capture.backend, **options)
+
+    return Subject("dynamo_nb", compile_fn, dynamo_nb.reset, lambda: sum(dynamo_nb.utils.counters["graph_break"].values()))
+
+
+def _plain(strict: str) -> Subject:
+    return Subject("plain", lambda fn, capture: fn, lambda: None, lambda: 0)
+
+
+SUBJECTS: dict[str, Callable[[str], Subject]] = {"plain": _plain, "torch": _torch, "dynamo_nb": _dynamo_nb}
+
+
+def load(name: str, strict: str = "") -> Subject:
+    """Import a subject; unknown names list the known ones."""
+    if name not in SUBJECTS:
+        raise ValueError(f"unknown subject {name!r}; choose one of {', '.join(SUBJECTS)}")
+    return SUBJECTS[name](strict)
