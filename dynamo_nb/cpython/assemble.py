@@ -115,27 +115,31 @@ def _decode(code: types.CodeType) -> Decoded:
     by_unit: dict[int, Instruction] = {}
     by_offset: dict[int, int] = {}
     jumps: list[tuple[Instruction, int]] = []
-    resolve = _operand_reader(code)
+    slots = localsplus_names(code.co_varnames, code.co_cellvars, code.co_freevars)
+    pools = {"const": code.co_consts, "name": code.co_names, "slot": slots, "compare": facts.COMPARE_OPERATORS}
+    pool_of = [pools.get(kind) for kind in facts.OPERAND_KIND]
+    shift_of = facts.OPERAND_SHIFT
     caches, extended_arg, have_argument = facts.INLINE_CACHE, facts.EXTENDED_ARG, facts.HAVE_ARGUMENT
     unit, first, high, units = 0, 0, 0, len(raw) // 2
     while unit < units:
-        opcode, arg = raw[2 * unit], raw[2 * unit + 1] | high
+        opcode, number = raw[2 * unit], raw[2 * unit + 1] | high
         if opcode == extended_arg:
             by_offset[2 * unit] = len(instructions)
-            high = arg << 8
+            high = number << 8
             unit += 1
             continue
-        known = opcode >= have_argument
+        pool = pool_of[opcode]
+        arg = number if opcode >= have_argument else None
+        argval = arg if pool is None else pool[number >> shift_of[opcode]]
         positions = spots[unit]
-        instruction = Instruction(opcode, arg if known else None, resolve(opcode, arg) if known else None,
-                                  None if positions[0] is None else positions, None, 2 * unit, len(instructions))
+        instruction = Instruction(opcode, arg, argval, None if positions[0] is None else positions, None, 2 * unit, len(instructions))
         by_unit[first] = instruction
         by_offset[2 * unit] = instruction.index
         instructions.append(instruction)
         unit += 1 + caches[opcode]
         first, high = unit, 0
         if opcode in facts.JUMPS:
-            jumps.append((instruction, unit - arg if opcode in facts.BACKWARD else unit + arg))
+            jumps.append((instruction, unit - number if opcode in facts.BACKWARD else unit + number))
     for instruction, target in jumps:
         instruction.target = by_unit[target]
         instruction.argval = 2 * target
@@ -146,25 +150,6 @@ def _decode(code: types.CodeType) -> Decoded:
         for start, end, target, depth, lasti in tables.decode_exceptiontable(code.co_exceptiontable):
             exceptions.append(ExceptionEntry(by_unit[start], ends[end], by_unit[target], depth, lasti))
     return Decoded(instructions, exceptions, by_offset)
-
-
-def _operand_reader(code: types.CodeType) -> Any:
-    """Function (opcode, arg) -> argval for this code object."""
-    consts, names = code.co_consts, code.co_names
-    slots = localsplus_names(code.co_varnames, code.co_cellvars, code.co_freevars)
-
-    def read(opcode: int, arg: int) -> Any:
-        if opcode in facts.HAS_CONST:
-            return consts[arg]
-        if opcode in facts.HAS_NAME:
-            return names[arg >> facts.NAME_SHIFT[opcode]]
-        if opcode in facts.HAS_LOCAL or opcode in facts.HAS_FREE:
-            return slots[arg]
-        if opcode in facts.HAS_COMPARE:
-            return facts.COMPARE_OPERATORS[arg]
-        return arg
-
-    return read
 
 
 def encode(
@@ -293,8 +278,12 @@ def _resolve(
     doubled = _doubled(options, len(varnames))
     constants, names = _Pool(options.consts, by_identity=True), _Pool(options.names, by_identity=False)
     args: list[int | None] = []
+    wanted = -1
     for instruction in instructions:
         opcode, arg, argval = instruction.opcode, instruction.arg, instruction.argval
+        if opcode != wanted and (wanted >= 0 or opcode in facts.MUST_FOLLOW):
+            _refuse_parted(instruction, wanted)
+        wanted = facts.MUST_PRECEDE.get(opcode, -1)
         if opcode < facts.HAVE_ARGUMENT:
             args.append(None)
         elif opcode in facts.HAS_CONST:
@@ -309,9 +298,21 @@ def _resolve(
             if argval not in free:
                 raise BytecodeError(f"{instruction!r}: {argval!r} is neither a cell nor a free variable of {options.name}")
             args.append(_doubled_slot(instruction, doubled, options) if argval in doubled else free[argval])
+        elif opcode in facts.HAS_COMPARE:
+            args.append(facts.COMPARE_OPERATORS.index(argval))
+        elif arg is None and instruction.target is None:
+            raise BytecodeError(f"{instruction!r} needs an argument")
         else:
             args.append(arg)
     return args, tuple(constants.items), tuple(names.items), varnames
+
+
+def _refuse_parted(instruction: Instruction, wanted: int) -> None:
+    """Such code would crash the interpreter once it specialises the call; KW_NAMES may be absent."""
+    if wanted < 0 and instruction.opcode in facts.MUST_PRECEDE:
+        return
+    expected = facts.OPNAME[wanted] if wanted >= 0 else "what it belongs to"
+    raise BytecodeError(f"{instruction!r} stands where {expected} must: the parts of a call cannot be separated")
 
 
 def _local_names(instructions: Sequence[Instruction], options: CodeOptions) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ def describe(value: Any) -> str:
             return name
     try:
         text = repr(value)
-    except Exception as error:  # noqa: BLE001  (a user's __repr__ may raise anything)
+    except Exception as error:
         text = f"<{type(value).__name__}, repr failed: {type(error).__name__}>"
     text = text.replace("\n", " ")
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST - 3]}..."

@@ -18,7 +18,7 @@ if sys.implementation.name != "cpython" or sys.version_info[:2] != (3, 11):
         f"{sys.version_info.major}.{sys.version_info.minor}. Run it with CPython 3.11."
     )
 
-from dynamo_nb.cpython import v311 as version  # noqa: E402  (after the check on purpose)
+from dynamo_nb.cpython import v311 as version
 
 OPMAP: dict[str, int] = dict(_opcode.opmap)
 OPNAME: tuple[str, ...] = tuple(_opcode.opname)
@@ -41,6 +41,13 @@ MAKE_CELL: int = OPMAP["MAKE_CELL"]
 # How many flag bits stand below the index in a name operand.
 NAME_SHIFT: dict[int, int] = {op: version.NAME_SHIFT.get(OPNAME[op], 0) for op in HAS_NAME}
 
+# What an operand indexes: "const", "name", "slot" (locals, cells, free variables), "compare", or "" (a plain number).
+OPERAND_KIND: tuple[str, ...] = tuple(
+    "const" if op in HAS_CONST else "name" if op in HAS_NAME else "slot" if op in HAS_LOCAL | HAS_FREE
+    else "compare" if op in HAS_COMPARE else "" for op in range(256)
+)
+OPERAND_SHIFT: tuple[int, ...] = tuple(NAME_SHIFT.get(op, 0) for op in range(256))
+
 BACKWARD = frozenset(op for op in JUMPS if "BACKWARD" in OPNAME[op])
 # Opcode to use when the target lies ahead / behind; an absent key means that direction does not exist.
 FORWARD_FORM: dict[int, int] = {op: op for op in JUMPS - BACKWARD}
@@ -50,6 +57,9 @@ for _forward, _backward in version.JUMP_PAIRS:
     BACKWARD_FORM[OPMAP[_forward]] = OPMAP[_backward]
 for _backward, _forward in version.BACKWARD_ONLY.items():
     FORWARD_FORM[OPMAP[_backward]] = OPMAP[_forward]
+
+MUST_PRECEDE: dict[int, int] = {OPMAP[first]: OPMAP[second] for first, second in version.MUST_PRECEDE.items()}
+MUST_FOLLOW = frozenset(MUST_PRECEDE.values())
 
 _OVERRIDES = {OPMAP[name]: effect for name, effect in version.STACK_EFFECT_OVERRIDES.items()}
 
@@ -77,7 +87,7 @@ def _check() -> None:
         problems.append("absolute jumps")
     if any(INLINE_CACHE[op] for op in JUMPS):
         problems.append("jumps with inline caches")
-    if HAS_LOCAL != {OPMAP["LOAD_FAST"], OPMAP["STORE_FAST"], OPMAP["DELETE_FAST"]}:
+    if {OPNAME[op] for op in HAS_LOCAL} != {"LOAD_FAST", "STORE_FAST", "DELETE_FAST"}:
         problems.append("opcodes on fast locals")
     if problems:
         raise ImportError(f"This CPython {sys.version.split()[0]} differs from the known 3.11 bytecode in: {', '.join(problems)}.")

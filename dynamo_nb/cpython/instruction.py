@@ -5,9 +5,9 @@ Comes in: opcode names and operands. Goes out: `Instruction` objects and lists o
 
 `argval` follows `dis`: the name for opcodes on names, locals, cells and free variables, the object
 itself for opcodes on constants, the operator's text for COMPARE_OP, the target's offset at decoding
-for jumps (informational: `target` decides), and `arg` otherwise. For names, locals, cells and
-constants the assembler goes by `argval`, never by `arg`; only LOAD_GLOBAL keeps a fact in `arg`: its
-lowest bit says that a NULL is pushed first (`push_null`).
+for jumps (informational: `target` decides), and `arg` otherwise. For names, locals, cells, constants
+and operators the assembler goes by `argval`, for everything else by `arg`. LOAD_GLOBAL keeps a fact in
+`arg` as well: its lowest bit says that a NULL is pushed first (`push_null`).
 """
 
 from __future__ import annotations

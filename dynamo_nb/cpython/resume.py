@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 from dynamo_nb.cpython import analysis, facts
 from dynamo_nb.cpython.assemble import CodeOptions, Decoded, assemble, decode
-from dynamo_nb.cpython.facts import version
 from dynamo_nb.cpython.instruction import BytecodeError, ExceptionEntry, Instruction, Positions, copy_instructions, create, jump
 
 _SUSPENDING = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -109,7 +108,7 @@ def _check_target(
     if not 0 <= target_index < len(decoded.instructions):
         raise ResumeError(f"{where} has {len(decoded.instructions)} instructions, none with index {target_index}")
     target = decoded.instructions[target_index]
-    if target.opname in version.INSEPARABLE_BEFORE:
+    if target.opcode in facts.MUST_FOLLOW:
         raise ResumeError(f"{where}, line {target.lineno}: {target.opname} cannot be cut off from the instruction before it")
     total = stack_args + len(null_positions)
     depth = analysis.stack_depths(decoded.instructions, decoded.exceptions)[target_index]

@@ -33,8 +33,8 @@ STACK_EFFECT_OVERRIDES = {
     "RETURN_GENERATOR": lambda arg: 1,
 }
 
-# Instructions that must follow each other without a cut: (first, later ones).
-INSEPARABLE_BEFORE = ("PRECALL", "CALL")
+# Instructions that must stand directly before another: a specialised PRECALL skips what follows it.
+MUST_PRECEDE = {"KW_NAMES": "PRECALL", "PRECALL": "CALL"}
 
 LOCAL_READS = ("LOAD_FAST", "DELETE_FAST")
 LOCAL_WRITES = ("STORE_FAST", "DELETE_FAST")
