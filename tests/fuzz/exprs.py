@@ -149,7 +149,20 @@ def int_comprehension(g: Gen, depth: int) -> str | None:
                    "max({i} - {a} for {i} in [1, 2])"]).format(a=a, i=i)  # fmt: skip
 
 
-@expr("int", 2, "item")
+@expr("int", 3, "opaque")
+def int_hidden(g: Gen, depth: int) -> str | None:
+    a, b = g.expr("int", depth - 1), g.expr("int", depth - 1)
+    return g.pick(["hidden_int({a})", "({b} + hidden_int({a}))", "[{b}, hidden_int({a}), 2][1]", "max({b}, hidden_int({a}))", "({a} if hidden_int({b}) > 2 else 3)",
+                   "(hidden_int({a}) and {b})", "hidden_int(hidden_int({a}))", "{{'k': hidden_int({a}), 'q': {b}}}['k']",
+                   "sum(hidden_int(q) for q in (1, 2))"]).format(a=a, b=b)  # fmt: skip
+
+
+@expr("bool", 2, "opaque")
+def bool_hidden(g: Gen, depth: int) -> str | None:
+    return f"(hidden_int({g.expr('int', depth - 1)}) {g.pick(['>', '==', '<='])} {g.expr('int', depth - 1)})"
+
+
+@expr("int", 3, "item")
 def int_item(g: Gen, depth: int) -> str | None:
     var = g.some("tensor")
     if var is None:

@@ -14,7 +14,7 @@ from .program import Program
 from .scope import BOOL, FLOAT, INT, STR, Dim, Ty, Var, dict_of, list_of, tensor
 
 WRITERS = (exprs, tensors, stmts_data, stmts_flow)
-BREAKY_SHARE = 0.3
+BREAKY_SHARE = 0.36
 SIZES = ((8, 6), (12, 3), (18, 2), (26, 1))
 
 
@@ -22,7 +22,7 @@ def choose_families(g: Gen) -> None:
     """Switch on a random part of the language."""
     g.families = {f for f in FAMILIES if g.chance(0.45)}
     if g.chance(BREAKY_SHARE):
-        g.families |= set(g.rng.sample(BREAKY, g.pick([1, 1, 2])))
+        g.families |= set(g.rng.sample(BREAKY, g.pick([1, 1, 1, 2])))
     g.backward = g.chance(0.12)
     if g.backward:
         g.families -= {"inplace", "setitem", "alias", "dtype", "op_error"}
@@ -138,6 +138,8 @@ class Inputs:
         if "globals" in g.families and g.chance(0.6):
             out.append(g.pick(["globals()['G0'] = 7", "globals()['G0'] += 1", "G1.append(5)", "G2['a'] = 9", "globals()['G3'] = -0.0", "globals()['GT'] = torch.ones(3)",
                                "G2['z'] = 1", "globals()['G1'] = [4, 4, 4]"]))  # fmt: skip
+        if "entry_defaults" in g.features and {"entry_function"} <= g.features and "varargs" not in g.families and g.chance(0.3):
+            out.append("f.__defaults__ = (6, [3])")
         if "defaults" in g.families and g.chance(0.25):
             out.append("with_default.__defaults__ = (4, [9])")
         return out
@@ -152,6 +154,8 @@ class Inputs:
                 lines.append(f"        {name} = {self.value(name, ty, k)}")
             pos = [n for n in self.args if n not in kwonly]
             keys = [f"{n!r}: {n}" for n in self.args if n in kwonly]
+            if "entry_defaults" in self.g.features and self.g.chance(0.4):
+                keys.append(self.g.pick(["'dnum': 5", "'dacc': [7, 8]"]))
             if "varargs" in self.g.families:
                 if not kwonly and self.g.chance(0.5):
                     pos += [self.g.pick(["1", "2", "3"])] * self.g.rng.randint(1, 2)
@@ -205,6 +209,12 @@ def write_entry(g: Gen, args: dict[str, Ty], kwonly: set[str], size: int) -> tup
         kind = "closure"
     g.features.add(f"entry_{kind}")
     params = [n for n in args if n not in kwonly]
+    if "defaults" in g.families and g.chance(0.6):
+        params = [*params, "dnum=2", "dacc=[1]"] if "varargs" not in g.families else params
+        kwonly = kwonly | {"dnum=2", "dacc=[1]"} if "varargs" in g.families else kwonly
+        g.features.add("entry_defaults")
+        g.scopes.declare(Var("dnum", INT))
+        g.scopes.declare(Var("dacc", list_of(INT)))
     sig = [*params, *(["*rest"] if "varargs" in g.families else ["*"] if kwonly else []), *sorted(kwonly), *(["**kw"] if "varargs" in g.families else [])]
     for name, ty in args.items():
         if name != "unused":

@@ -58,6 +58,18 @@ CHUNKS: tuple[tuple[str, str], ...] = (
     ("hidden", "@opaque\ndef hidden(x, k=1):\n    LOG.append('hidden')\n    return x * k + 0.25"),
     ("hidden_int", "@opaque\ndef hidden_int(n):\n    LOG.append(n)\n    return n + 1"),
     ("hidden_append", "@opaque\ndef hidden_append(lst, n):\n    lst.append(n)\n    return len(lst)"),
+    ("hidden_raise", "@opaque\ndef hidden_raise(n):\n    if n % 2 == 0:\n        raise UserError(n)\n    return n"),
+    ("hidden_set", "@opaque\ndef hidden_set(obj, n):\n    obj.n = n\n    return obj"),
+    ("hidden_global", "@opaque\ndef hidden_global(n):\n    global G0\n    G0 = n\n    G1.append(n)\n    return n"),
+    ("hidden_inplace", "@opaque\ndef hidden_inplace(x):\n    LOG.append(x.dim())\n    x.add_(1)\n    return x"),
+    ("breaks_inside",
+     "def breaks_inside(x, n):\n    total = 0\n    for i in range(2):\n        x = x + i\n        total += hidden_int(i)\n        x = x * 2\n"
+     "    return x + total + n"),
+    ("hidden_parts", "def hidden_parts(x):\n    for i in range(2):\n        yield hidden(x, i) + i"),
+    ("chatty", "def chatty(x, n):\n    y = x + n\n    print('chatty', n)\n    return y * 2"),
+    ("NoisyManager",
+     "class NoisyManager:\n    def __enter__(self):\n        hidden_int(0)\n        return 4\n    def __exit__(self, kind, value, tb):\n        LOG.append(kind is None)\n"
+     "        hidden_int(1)"),
     ("Desc",
      "class Desc:\n    def __set_name__(self, owner, name):\n        self.slot = '_' + name\n"
      "    def __get__(self, obj, owner=None):\n        return self if obj is None else getattr(obj, self.slot, 3)\n"
@@ -79,6 +91,11 @@ CHUNKS: tuple[tuple[str, str], ...] = (
     def keep(self, x):
         self.t = x.sum()
         return x + self.t
+    def odd(self, x):
+        self.n += 1
+        y = hidden(x * 2)
+        self.items.append(self.n)
+        return y + self.n
     def shift(self, x, by=1):
         self.items.append(by)
         return x + self.items[-1]

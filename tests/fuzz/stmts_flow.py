@@ -144,7 +144,7 @@ def _raiser(g: Gen) -> tuple[str, str]:
     """A statement that may raise, and a handler head that catches it."""
     lst, dct, ten = g.some("list"), g.some("dict"), g.some("tensor", lambda v: len(v.ty.shape) > 0)
     b, i = g.expr("bool", 1), g.expr("int", 1)
-    options = [(f"if {b}:\n    raise UserError({i})", "UserError"), (f"if {b}:\n    raise ValueError('bad %d' % {i})", "(ValueError, KeyError)"),
+    options = [("hidden_raise(2)" if "opaque" in g.families else f"raises({i})", "UserError"), (f"if {b}:\n    raise UserError({i})", "UserError"), (f"if {b}:\n    raise ValueError('bad %d' % {i})", "(ValueError, KeyError)"),
                (f"{g.fresh('z')} = 1 // ({i} % 2)", "ZeroDivisionError"), (f"raises({i})", "UserError"), (f"{g.fresh('z')} = int('q' + str({i}))", "ValueError"),
                (f"assert {b}, 'no'", "AssertionError"), (f"{g.fresh('z')} = next(iter([]))", "StopIteration"), (f"raise UserError({i}) from None", "Exception"),
                (f"{g.fresh('z')} = None + {i}", "TypeError")]  # fmt: skip
@@ -315,7 +315,7 @@ def match_stmt(g: Gen) -> bool:
     return True
 
 
-@stmt(3, "print")
+@stmt(7, "print")
 def print_stmt(g: Gen) -> bool:
     kind = g.pick(["int", "float", "str", "bool"])
     lst = g.some("list", lambda v: v.ty.elems[0] in (INT, STR, FLOAT))
@@ -324,12 +324,12 @@ def print_stmt(g: Gen) -> bool:
         forms.append(f"print({lst.name})")
     ten = g.some("tensor")
     if ten is not None:
-        forms += [f"print({ten.name}.dtype)", f"print({ten.name})"]
+        forms += [f"print({ten.name}.dtype)", f"print({ten.name})", f"{g.fresh('pr')} = chatty({ten.name}, {g.expr('int', 0)})"]
     g.line(g.pick(forms))
     return True
 
 
-@stmt(2.5, "opaque")
+@stmt(6, "opaque")
 def opaque_stmt(g: Gen) -> bool:
     i = g.expr("int", 1)
     lst = g.some("list", lambda v: v.ty.elems[0] == INT)
@@ -337,12 +337,23 @@ def opaque_stmt(g: Gen) -> bool:
              (f"[hidden_int(q) for q in range(2)][{i} % 2]", INT)]  # fmt: skip
     if lst is not None:
         forms.append((f"hidden_append({lst.name}, {i})", INT))
+    obj = g.some("obj", lambda v: v.ty.name in ("Box", "SubBox"))
+    if g.chance(0.3):
+        bare = [f"hidden_int({i})", f"try:\n    hidden_raise({i})\nexcept UserError as e:\n    LOG.append(e.args)",
+                f"try:\n    {g.fresh('z')} = hidden_int({i})\nfinally:\n    LOG.append(hidden_int(9))",
+                f"with NoisyManager() as {g.fresh('m')}:\n    LOG.append({i})"]  # fmt: skip
+        bare += [f"hidden_set({obj.name}, {i})"] if obj else []
+        bare += [f"hidden_global({i})"] if "globals" in g.families else []
+        ten = g.some("tensor", lambda v: v.inplace and v.ty.dtype == "f")
+        bare += [f"hidden_inplace({ten.name})"] if ten and "inplace" in g.families else []
+        g.line(g.pick(bare))
+        return True
     text, ty = g.pick(forms)
     g.let(ty, text)
     return True
 
 
-@stmt(2, "datadep")
+@stmt(5, "datadep")
 def data_branch(g: Gen) -> bool:
     var = g.some("tensor")
     if var is None or not room(g):

@@ -250,11 +250,14 @@ def t_function(g: Gen, depth: int) -> Made:
     return g.pick(forms).format(a=a, i=i, b=b), tensor(ty.shape), True
 
 
-@expr("tensor", 2, "opaque")
+@expr("tensor", 5, "opaque")
 def t_opaque(g: Gen, depth: int) -> Made:
     a, ty, _ = operand(g, depth - 1)
     b = g.tensor_like(ty.shape, "f", depth - 1)
-    return g.pick(["hidden({a})", "({a} + hidden({b}))", "(hidden({b}) * {a} - 1)", "helper(hidden({a}), {i})",
+    obj = g.some("obj", lambda v: v.ty.name in ("Box", "SubBox"))
+    if obj and g.chance(0.3):
+        return f"{obj.name}.odd({a})", tensor(ty.shape), True
+    return g.pick(["hidden({a})", "breaks_inside({a}, {i})", "sum(hidden_parts({a}))", "sum([q * 2 for q in hidden_parts({a})])", "({a} + hidden({b}))", "(hidden({b}) * {a} - 1)", "helper(hidden({a}), {i})",
                    "torch.maximum({a}, hidden({b}, {i}))"]).format(a=a, b=b, i=g.expr("int", 0)), tensor(ty.shape), True  # fmt: skip
 
 
