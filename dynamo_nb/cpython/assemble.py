@@ -242,11 +242,11 @@ def _exception_rows(
     rows = []
     current: ExceptionEntry | None = None
     begin = 0
-    for index, entry in enumerate([*analysis.innermost_entries(instructions, exceptions, where), None]):
-        if entry is not current:
+    for index, innermost in enumerate([*analysis.innermost_entries(instructions, exceptions, where), None]):
+        if innermost is not current:
             if current is not None:
                 rows.append((starts[begin], starts[index], starts[where[current.target]], current.depth, current.lasti))
-            current, begin = entry, index
+            current, begin = innermost, index
     return rows
 
 

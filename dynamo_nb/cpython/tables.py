@@ -29,13 +29,13 @@ def encode_linetable(spans: Iterable[tuple[Positions | None, int]], firstlineno:
 
 def _append_location(out: bytearray, positions: Positions | None, size: int, line: int) -> int:
     """Write one entry; returns the line that the next entry's difference counts from."""
-    if positions is None or positions[0] is None:
+    start = None if positions is None else positions[0]
+    if positions is None or start is None:
         out.append(0x80 | _NO_LOCATION << 3 | size - 1)
         return line
-    start, end, column, end_column = positions
+    _, last, column, end_column = positions
     delta = start - line
-    if end is None or end < start:
-        end, column = start, None
+    end = start if last is None else max(last, start)
     if column is None or end_column is None:
         if end == start:
             out.append(0x80 | _NO_COLUMNS << 3 | size - 1)

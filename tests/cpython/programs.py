@@ -187,7 +187,8 @@ CALLS = [
     (withs, (1, True), {}), (withs, (0, True), {}), (withs, (0, False), {}), (withs, (2, False), {}), (withs, (9, False), {}),
     (closures, (1, 2, 3), {"b": 4, "z": 5}), (closures, (1,), {}),
     (groups, (TypeError,), {}), (groups, (KeyError,), {}),
-    (matching, ({"x": 1, "y": 2},), {}), (matching, ([1, 2, 3],), {}), (matching, (2.5,), {}), (matching, (None,), {}), (matching, ("s",), {}),
+    (matching, ({"x": 1, "y": 2},), {}), (matching, ([1, 2, 3],), {}), (matching, (2.5,), {}), (matching, (None,), {}),
+    (matching, ("s",), {}),
     (unbound, (True,), {}), (unbound, (False,), {}),
     (shortcuts, (1, 2), {}), (shortcuts, (0, 7), {}), (shortcuts, (None, None), {}),
 ]

@@ -70,11 +70,12 @@ def test_deleting_reads_and_cells_stay_alive():
         return 3
 
     def cells(a, b):
-        b = 1
+        b = [b]
+        b[0] = 1
         return lambda: a
 
     assert _live_after_line(deleting, 2) == {"b"}
-    assert _live_after_line(cells, 1) == {"a"}
+    assert _live_after_line(cells, 2) == {"a"}
 
 
 @pytest.mark.parametrize("function", [call[0] for call in programs.CALLS[::2]])

@@ -55,6 +55,17 @@ def test_constants_never_merge():
     assert type(got[8][0]) is bool
 
 
+@pytest.mark.parametrize("value", [False, 0.0, -0.0, 0])
+def test_replaced_constant_is_that_object(value):
+    def function():
+        return 0.0
+
+    decoded = decode(function.__code__, fresh=True)
+    decoded.instructions[-2].argval = value
+    got = types.FunctionType(assemble(decoded.instructions, [], template=function.__code__), {})()
+    assert got is value
+
+
 def test_calls_and_keywords():
     def target(*args, **kwargs):
         return args, kwargs
@@ -88,7 +99,8 @@ def test_stack_movers(n):
     assert _function([*values, *ins.copy(n), *ins.build_tuple(6), *ins.return_value()])() == (0, 1, 2, 3, 4, 5 - n)
 
 
-@pytest.mark.parametrize(("condition", "taken"), [(True, [1, "x"]), (False, [0, None, ""]), (None, [None]), ("not None", [0, 1, "x", ""])])
+@pytest.mark.parametrize(("condition", "taken"), [
+    (True, [1, "x"]), (False, [0, None, ""]), (None, [None]), ("not None", [0, 1, "x", ""])])
 @pytest.mark.parametrize("backward", [False, True])
 def test_conditional_jumps_both_ways(condition, taken, backward):
     yes, no = [*ins.load_const("jumped"), *ins.return_value()], [*ins.load_const("fell"), *ins.return_value()]
@@ -105,7 +117,8 @@ def test_attributes_and_new_locals():
 
     box = Box()
     body = [*ins.load_const(5), create("STORE_FAST", argval="fresh"), create("LOAD_FAST", argval="fresh"),
-            create("LOAD_FAST", argval="b"), *ins.store_attr("x"), create("LOAD_FAST", argval="b"), *ins.load_attr("x"), *ins.return_value()]
+            create("LOAD_FAST", argval="b"), *ins.store_attr("x"), create("LOAD_FAST", argval="b"), *ins.load_attr("x"),
+            *ins.return_value()]
     function = _function(body, argcount=1, varnames=("b",))
     assert function(box) == 5
     assert box.x == 5
