@@ -44,6 +44,10 @@ struct HasAttrLeaf : WithObject {
     }
 };
 
+struct ClassAttrAbsentLeaf : WithObject {  // no class of the value's type has the name
+    int check(PyObject *value, Check &) override { return _PyType_Lookup(Py_TYPE(value), object) == nullptr; }
+};
+
 static Py_ssize_t length_of(PyObject *value)
 {
     if (PyTuple_Check(value) || PyList_Check(value)) return Py_SIZE(value);
@@ -394,6 +398,7 @@ static const struct {
     LeafPtr (*make)(PyObject *form);
 } makers[] = {
     {"type", 1, make_type}, {"id", 1, make_id}, {"equals", 1, make_equals}, {"hasattr", 2, wanted<HasAttrLeaf>},
+    {"class_attr_absent", 1, with_object<ClassAttrAbsentLeaf>},
     {"length", 2, make_length}, {"dict_keys", 1, make_keys<DictKeysLeaf>}, {"contains", 2, wanted<ContainsLeaf>},
     {"set_contents", 1, make_keys<SetLeaf>}, {"function", 1, with_object<FunctionLeaf>},
     {"weakref_alive", 0, simple<WeakrefAliveLeaf>}, {"nan", 0, simple<NanLeaf>}, {"tuple_iterator", 1, make_tuple_iterator},
