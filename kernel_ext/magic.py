@@ -38,7 +38,7 @@ class Magic:
             return None
 
         compile.__doc__ = options.help_text()
-        shell.register_magic_function(compile, "cell", "compile")
+        shell.register_magic_function(compile, "cell", "compile")  # type: ignore[arg-type]
         if shell.Completer is not None:
             shell.Completer.custom_matchers.append(matcher)
 

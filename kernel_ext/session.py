@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import types
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
@@ -54,12 +55,17 @@ class Session:
         shell.input_transformers_cleanup.append(self.lines)
         self._undo.append(lambda: shell.input_transformers_cleanup.remove(self.lines))
         shell.ast_transformers.append(self.tree)
-        self._undo.append(lambda: self.tree in shell.ast_transformers and shell.ast_transformers.remove(self.tree))
-        for name, callback in (("pre_run_cell", self._before_cell), ("post_run_cell", self._after_cell)):
-            shell.events.register(name, callback)
-            self._undo.append(lambda name=name, callback=callback: shell.events.unregister(name, callback))
+        self._undo.append(self._drop_tree)
+        shell.events.register("pre_run_cell", self._before_cell)
+        self._undo.append(lambda: shell.events.unregister("pre_run_cell", self._before_cell))
+        shell.events.register("post_run_cell", self._after_cell)
+        self._undo.append(lambda: shell.events.unregister("post_run_cell", self._after_cell))
         self._undo.append(self.magic.open())
         self._undo.append(events.subscribe(self._on_event))
+
+    def _drop_tree(self) -> None:
+        if self.tree in self.shell.ast_transformers:     # IPython itself drops one that raised
+            self.shell.ast_transformers.remove(self.tree)
 
     def close(self) -> None:
         while self._undo:
@@ -101,7 +107,7 @@ class Session:
     def _relocate(self, value: Any, file: str) -> None:
         text = self.lines.texts.get(file.removeprefix("<timed exec ").removesuffix(">"))
         function = vars(value).get("forward") if isinstance(value, type) else value
-        if text is not None and getattr(getattr(function, "__code__", None), "co_filename", "") == _TIMED:
+        if text is not None and isinstance(function, types.FunctionType) and function.__code__.co_filename == _TIMED:
             wrap.relocate(function, file, text)
 
     def _before_cell(self, info: Any) -> None:

@@ -30,7 +30,7 @@ def wrap(value: Any, name: str, compiler: Callable[[Any], Any]) -> Wrapped:
         return _wrap_class(value, name, compiler)
     if is_compiled(value):
         inner = inspect.unwrap(value)
-        return Wrapped(value, inner if isinstance(inner, types.FunctionType) else None)
+        return Wrapped(value, inner if inspect.isfunction(inner) else None)
     if not isinstance(value, types.FunctionType):
         return Wrapped(value, left=f"{name} (a {type(value).__name__} after its decorators)")
     if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
@@ -45,7 +45,7 @@ def _wrap_class(cls: type, name: str, compiler: Callable[[Any], Any]) -> Wrapped
     forward = vars(cls).get("forward")
     if forward is None:
         return Wrapped(cls, left=f"class {name} (inherits its forward)")
-    inner = wrap(forward, f"{name}.forward", compiler)
+    inner: Wrapped = wrap(forward, f"{name}.forward", compiler)
     if inner.value is not forward:
         setattr(cls, "forward", inner.value)  # noqa: B010
     return Wrapped(cls, inner.function, inner.left)

@@ -63,12 +63,12 @@ def _helpers(reports: Sequence[FunctionReport]) -> Iterator[FunctionReport]:
         open_lines = {number for number in numbers if (file, number) not in covered}
         if not open_lines or is_library(file):
             continue
-        lines = linecache.getlines(file)
-        for node, name in _functions_of("".join(lines)):
+        text = linecache.getlines(file)
+        for node, name in _functions_of("".join(text)):
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             last = node.end_lineno or node.lineno
             if any(first <= number <= last for number in open_lines):
-                yield FunctionReport(name, file, first, "".join(lines[first - 1 : last]), inlined=True)
+                yield FunctionReport(name, file, first, "".join(text[first - 1 : last]), inlined=True)
 
 
 def _functions_of(source: str) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, str]]:

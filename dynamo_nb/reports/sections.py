@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dynamo_nb.core.records import BreakRecord, CompileRecord, GraphRecord, GuardRecord, Location, NodeRecord
@@ -190,7 +190,7 @@ def _cut_blocks(blocks: list[Block], noun: str) -> tuple[Block, ...]:
     return (*blocks[:MAX_ITEMS], NoteBlock(f"{plural(len(blocks) - MAX_ITEMS, 'further ' + noun)} not shown."))
 
 
-def _table(title: str, columns: tuple[tuple[str, str], ...], rows: list[tuple[str, ...]]) -> TableBlock:
+def _table(title: str, columns: tuple[tuple[str, str], ...], rows: Sequence[tuple[str, ...]]) -> TableBlock:
     return TableBlock(title, columns, tuple(rows[:MAX_ROWS]), max(0, len(rows) - MAX_ROWS))
 
 

@@ -1,7 +1,9 @@
 """Style sheet of the static report and the widget.
 
 Colours come from JupyterLab's or VS Code's variables where they exist, so that a report follows the
-notebook's theme; `PAGE_CSS` adds what a stand-alone page needs. Used by `html` and kernel_ext.
+notebook's theme; doubled class names outweigh the notebook's own rules for tables and listings, and one
+rule hides what a reopened notebook says in place of a widget that has gone. `PAGE_CSS` adds what a
+stand-alone page needs. Used by `html` and kernel_ext.
 """
 
 from __future__ import annotations
@@ -31,9 +33,9 @@ CSS = """
 .dnb-note { margin: 0; padding: 6px 12px; color: var(--dnb-dim); }
 .dnb-title { margin: 0; padding: 6px 12px 2px; font-size: 12px; color: var(--dnb-dim); }
 .dnb-title code, .dnb-brk code { background: none; padding: 0; color: inherit; font-family: var(--dnb-mono); }
-.dnb pre { margin: 0; padding: 4px 0; background: none; color: inherit; font: 12.5px/1.55 var(--dnb-mono); white-space: pre;
+.dnb.dnb pre { margin: 0; padding: 4px 0; background: none; color: inherit; font: 12.5px/1.55 var(--dnb-mono); white-space: pre;
   overflow-x: auto; tab-size: 8; border: 0; }
-.dnb-code pre { padding: 4px 12px; max-height: 34em; overflow: auto; }
+.dnb.dnb .dnb-code pre { padding: 4px 12px; max-height: 34em; overflow: auto; }
 .dnb-rows { display: inline-block; min-width: 100%; }
 .dnb-row { display: block; border-left: 3px solid transparent; padding-right: 12px; }
 .dnb-row.compiled { background: var(--dnb-tint-good); border-left-color: var(--dnb-good); }
@@ -48,25 +50,26 @@ CSS = """
 .dnb .c { color: var(--dnb-com); font-style: italic; } .dnb .n { color: var(--dnb-num); } .dnb .d { color: var(--dnb-def); }
 .dnb-legend { padding: 2px 12px 8px; color: var(--dnb-dim); font-size: 12px; white-space: pre-wrap; }
 .dnb details { border-top: 1px solid var(--dnb-line); }
-.dnb details details { border: 0; padding-left: 12px; }
+.dnb details details, .dnb [role=tabpanel] details { border: 0; padding-left: 12px; }
 .dnb summary { cursor: pointer; padding: 5px 12px; font-weight: 600; }
-.dnb details details > summary { font-weight: 400; color: var(--dnb-dim); }
+.dnb details details > summary, .dnb [role=tabpanel] details > summary { font-weight: 400; color: var(--dnb-dim); }
 .dnb summary:focus-visible, .dnb [role=tab]:focus-visible, .dnb [tabindex]:focus-visible { outline: 2px solid var(--dnb-accent);
   outline-offset: -2px; }
 .dnb-wrap { overflow: auto; max-height: 34em; padding: 2px 12px 8px; }
-.dnb table { border-collapse: collapse; margin: 0; font-size: 12px; border: 0; width: auto; }
-.dnb th, .dnb td { text-align: left; padding: 2px 14px 2px 0; vertical-align: top; border: 0; background: none; white-space: pre-wrap;
-  max-width: 60em; overflow-wrap: anywhere; color: inherit; }
-.dnb th { color: var(--dnb-dim); font-weight: 400; border-bottom: 1px solid var(--dnb-line); }
-.dnb tbody tr:hover td { background: var(--dnb-tint-dim); }
-.dnb td.code { font-family: var(--dnb-mono); } .dnb td.number, .dnb th.number { text-align: right; }
-.dnb td.text { white-space: nowrap; }
+.dnb.dnb table { border-collapse: collapse; margin: 0; font-size: 12px; border: 0; width: auto; }
+.dnb.dnb tr { background: none; }
+.dnb.dnb th, .dnb.dnb td { text-align: left; padding: 2px 14px 2px 0; vertical-align: top; border: 0; background: none;
+  white-space: pre-wrap; max-width: 60em; overflow-wrap: anywhere; color: inherit; }
+.dnb.dnb th { color: var(--dnb-dim); font-weight: 400; border-bottom: 1px solid var(--dnb-line); }
+.dnb.dnb tbody tr:hover td { background: var(--dnb-tint-dim); }
+.dnb.dnb td.code { font-family: var(--dnb-mono); } .dnb.dnb td.number, .dnb.dnb th.number { text-align: right; }
+.dnb.dnb td.text { white-space: nowrap; }
 .dnb-bar { display: inline-block; width: 120px; height: 9px; background: var(--dnb-tint-dim); border-radius: 2px; }
 .dnb-bar > span { display: block; height: 100%; min-width: 1px; background: var(--dnb-accent); border-radius: 2px; }
 .dnb-brk { margin: 6px 12px 10px; padding: 8px 12px; border-left: 3px solid var(--dnb-bad); background: var(--dnb-tint-bad);
   border-radius: 0 4px 4px 0; }
 .dnb-brk p { margin: 0 0 4px; } .dnb-brk .dnb-title { padding: 0; }
-.dnb-brk pre { padding: 4px 8px; background: var(--dnb-bg); border-radius: 3px; }
+.dnb.dnb .dnb-brk pre { padding: 4px 8px; background: var(--dnb-bg); border-radius: 3px; }
 .dnb-tabs { display: flex; flex-wrap: wrap; background: var(--dnb-bg2); border-bottom: 1px solid var(--dnb-line); padding: 0 6px; }
 .dnb-tabs button { appearance: none; border: 0; border-bottom: 2px solid transparent; background: none; color: var(--dnb-dim);
   font: inherit; padding: 5px 10px; cursor: pointer; }
@@ -74,6 +77,8 @@ CSS = """
 .dnb-tabs button[aria-selected=true] { color: var(--dnb-fg); border-bottom-color: var(--dnb-accent); }
 .dnb-count { font-size: 11px; padding: 0 5px; border-radius: 8px; background: var(--dnb-tint-dim); }
 .dnb [role=tabpanel] { padding: 4px 0; } .dnb [role=tabpanel][hidden] { display: none; }
+.jp-OutputArea-child:has(.dnb-static) + .jp-OutputArea-child:has(> .lm-Panel.jp-OutputArea-output):not(:has(.dnb-live)) {
+  display: none; }
 .dnb-pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(360px, 1fr)); gap: 8px; }
 """
 

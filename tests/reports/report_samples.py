@@ -46,7 +46,8 @@ def records() -> list[CompileRecord]:
                                   GuardRecord("L['debug']", "CONSTANT_MATCH", "L['debug'] is False", at(5)),
                                   GuardRecord("", "GRAD_MODE", "grad mode is on")],
                           breaks=[branch_break()], effects=["L['log'].append('x')"],
-                          original_bytecode="  3  0 RESUME 0\n     2 LOAD_FAST q", modified_bytecode="  3  0 RESUME 0\n     2 LOAD_CONST fn",
+                          original_bytecode="  3  0 RESUME 0\n     2 LOAD_FAST q",
+                          modified_bytecode="  3  0 RESUME 0\n     2 LOAD_CONST fn",
                           compiled_lines={FILE: [3, 4, 5]}, stages={"trace": 0.020, "guards": 0.001, "backend": 0.012})
     rest = CompileRecord("1/0", "attention", FILE, 1, 10, SOURCE, resumed_from="0/0", outcome="compiled",
                          graphs=[graph(2, "__compiled_fn_1_bb")], compiled_lines={FILE: [8, 9, 10]}, stages={"trace": 0.008})

@@ -40,7 +40,8 @@ def test_marks_follow_statements():
 
 
 def test_a_statement_over_several_lines_is_compiled_if_any_of_them_is():
-    record = CompileRecord("0/0", "f", "f.py", 5, 9, "def f(x):\n    return (\n        x\n        + 1\n    )\n", compiled_lines={"f.py": [8]})
+    source = "def f(x):\n    return (\n        x\n        + 1\n    )\n"
+    record = CompileRecord("0/0", "f", "f.py", 5, 9, source, compiled_lines={"f.py": [8]})
     report = report_of([record])
     marks = [line.mark for line in marked_lines(report.functions[0], report.functions)]
     assert marks == ["", "compiled", "", "compiled", ""]
