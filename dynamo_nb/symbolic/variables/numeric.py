@@ -1,0 +1,128 @@
+"""`SymNodeVariable`: a Python number that is a symbol (a dynamic size, or an int or float that varies).
+
+Arithmetic is done by torch's SymInt and SymFloat; a graph node is made only when the number enters the
+graph or leaves the frame. A branch on it becomes a shape guard.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...core.exc import StepUnsupported
+from ...core.reasons import DataDependentBranching, UnsupportedOperation
+from .base import NOTHING, VariableTracker, const
+from .constant import ConstantVariable
+
+if TYPE_CHECKING:
+    from ..interpreter import InstructionTranslatorBase as Tx
+
+PYTHON_TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+
+class SymNodeVariable(VariableTracker):
+    """value: torch.SymInt, SymFloat or SymBool; node: its graph node once one exists."""
+
+    def __init__(self, value: Any, node: torch.fx.Node | None, source: Any = None) -> None:
+        self.value = value
+        self.node = node
+        self.source = source
+
+    def python_type(self) -> type:
+        return PYTHON_TYPES[type(self.value)]
+
+    def as_graph_argument(self, tx: Tx) -> tuple[Any, Any]:
+        if self.node is None:
+            self.node = tx.recorder.shapes.node_of(tx, self.value)
+        return self.node, self.value
+
+    def other_operand(self, other: VariableTracker) -> Any:
+        other = other.realize()
+        if isinstance(other, SymNodeVariable):
+            return other.value
+        value = const(other)
+        return value if isinstance(value, (int, float, bool)) else NOTHING
+
+    def _run(self, tx: Tx, fn: Any, *operands: Any) -> VariableTracker:
+        from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+        try:
+            result = fn(*operands)
+        except GuardOnDataDependentSymNode as err:
+            raise StepUnsupported(DataDependentBranching(str(err).splitlines()[0])) from None
+        except (ZeroDivisionError, ValueError, OverflowError, TypeError) as err:
+            raise tx.raise_(type(err), *err.args) from None
+        return wrap_number(result)
+
+    def binary(self, tx: Tx, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        from ..protocol import BINARY
+
+        operand = self.other_operand(other)
+        if operand is NOTHING:
+            return None
+        fn = BINARY[op][0]
+        return self._run(tx, fn, operand, self.value) if reflected else self._run(tx, fn, self.value, operand)
+
+    def compare(self, tx: Tx, op: str, other: VariableTracker) -> VariableTracker | None:
+        from ..protocol import COMPARE
+
+        operand = self.other_operand(other)
+        return None if operand is NOTHING else self._run(tx, COMPARE[op][0], self.value, operand)
+
+    def unary(self, tx: Tx, op: str) -> VariableTracker | None:
+        from ..protocol import UNARY
+
+        return self._run(tx, UNARY[op][0], self.value)
+
+    def native_bool(self, tx: Tx) -> bool | None:
+        return self.evaluate(tx, bool)
+
+    def evaluate(self, tx: Tx, to: type) -> Any:
+        """The number itself; guards that it stays so."""
+        from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+        try:
+            return to(self.value)
+        except GuardOnDataDependentSymNode as err:
+            raise StepUnsupported(DataDependentBranching(str(err).splitlines()[0])) from None
+
+    def specialize(self, tx: Tx) -> ConstantVariable:
+        return ConstantVariable(self.evaluate(tx, self.python_type()))
+
+    def is_same_object(self, tx: Tx, other: VariableTracker) -> bool:
+        raise StepUnsupported(UnsupportedOperation("`is` on numbers that vary"))
+
+    def native_getattr(self, tx: Tx, name: str) -> VariableTracker | None:
+        if name in ("real", "numerator"):
+            return self
+        return None
+
+    def call_method(self, tx: Tx, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if name in ("__index__", "__int__", "__trunc__") and self.python_type() is int:
+            return self
+        if name == "is_integer" and self.python_type() is int:
+            return ConstantVariable(True)
+        if name == "__ceil__" or name == "__floor__":
+            return self._run(tx, getattr(math, name.strip("_")), self.value)
+        return self.specialize(tx).call_method(tx, name, args, kwargs)
+
+    def debug_repr(self) -> str:
+        return f"SymNodeVariable({self.value})"
+
+
+def wrap_number(value: Any) -> VariableTracker:
+    if isinstance(value, tuple(PYTHON_TYPES)):
+        plain = value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
+        if plain is None and value.node.is_constant():
+            plain = value.node.maybe_as_bool() if isinstance(value, torch.SymBool) else value.node.maybe_as_float()
+        return SymNodeVariable(value, None) if plain is None else ConstantVariable(plain)
+    return ConstantVariable(value)
+
+
+FUNCTIONS: dict[Any, Any] = {
+    int: torch.sym_int, float: torch.sym_float, math.ceil: math.ceil, math.floor: math.floor, math.trunc: math.trunc, abs: abs, round: round,
+    math.sqrt: torch._sym_sqrt, operator.index: lambda v: v,
+}
