@@ -61,9 +61,10 @@ headers = sorted(str(path) for path in CSRC.glob("*.h*"))
 extension = Extension(
     "dynamo_nb.native._native",
     sources,
-    depends=headers,
+    depends=[*headers, "setup.py"],
     libraries=["torch_cpu", "c10"],
-    extra_compile_args=["-O2", "-fvisibility=hidden", "-Wall", "-Wno-unused-function"],
+    extra_compile_args=["-O2", "-flto=1", "-fno-plt", "-fvisibility=hidden", "-Wall", "-Wno-unused-function"],
+    extra_link_args=["-flto=1", "-O2"],
     language="c++",
 )
 setup(ext_modules=[extension], cmdclass={"build_ext": BuildExt})

@@ -133,8 +133,7 @@ class GuardBuilder:
                 slots = tuple(self.node(kind.slot_source(source)).need_slot() for source in guard.sources)
                 self.root.add_epilogue_leaf(kind.name, text, kind.native_form(guard.kept, slots, guard.sources))
             elif isinstance(kind, State):
-                place = self.root if kind.place is None else self.node(kind.place)
-                place.add_leaf(kind.name, text, kind.native(guard.kept))
+                self.root.add_leaf(kind.name, text, kind.native(guard.kept))
             else:
                 self.node(guard.sources[0]).add_leaf(kind.name, text, kind.native_of(guard.kept, payload))
         except (TypeError, ValueError) as error:

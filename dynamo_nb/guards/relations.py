@@ -9,7 +9,7 @@ import torch
 import torch.utils._device  # DEFAULT_DEVICE reads it, and torch imports it only on first use
 
 from .. import native
-from ..core.source import DictGetItemSource, InstanceDictSource, ModuleSource, Source
+from ..core.source import Source
 from .content import Pattern, pattern
 from .kinds import Kind, guard_kind
 
@@ -149,10 +149,9 @@ def _first_overlap(values: Any) -> tuple[int, int] | None:
 
 
 class State(Kind):
-    """Base of kinds over no value of the frame; `place` is where the native leaf stands, None: at the root."""
+    """Base of kinds over no value of the frame."""
 
     scope = "state"
-    place: Source | None = None
 
 
 @guard_kind("GLOBAL_STATE", "GRAD_MODE", "TORCH_FUNCTION_STATE", "DETERMINISTIC_ALGORITHMS", "AUTOCAST")
@@ -180,30 +179,25 @@ class GlobalState(State):
         return f"GLOBAL_STATE changed: {'; '.join(changed)}" if changed else None
 
 
-DEVICE_MODULE, DEVICE_NAME = "torch.utils._device", "CURRENT_DEVICE"
-
-
 def current_default_device() -> Any:
-    return vars(sys.modules[DEVICE_MODULE])[DEVICE_NAME]
+    return torch.utils._device.CURRENT_DEVICE
 
 
 @guard_kind("DEFAULT_DEVICE")
 class DefaultDevice(State):
     """no payload: the device that torch.set_default_device chose, or None."""
 
-    place = DictGetItemSource(InstanceDictSource(ModuleSource(DEVICE_MODULE)), DEVICE_NAME)
-
     def prepare(self, payload: tuple[Any, ...]) -> Pattern:
         return pattern(current_default_device())
 
     def native(self, kept: Any) -> tuple[Any, ...]:
-        return ("equals", current_default_device())
+        return ("module_value", (vars(torch.utils._device), "CURRENT_DEVICE"), current_default_device())
 
     def python(self, kept: Pattern, expr: str) -> str:
         return "default_device_matches()"
 
     def text(self, kept: Pattern, expr: str) -> str:
-        return f"{DEVICE_MODULE}.{DEVICE_NAME} == {kept.text}"
+        return f"torch.utils._device.CURRENT_DEVICE == {kept.text}"
 
     def names(self, kept: Pattern) -> dict[str, Any]:
         return {"default_device_matches": lambda: kept.check(current_default_device())}

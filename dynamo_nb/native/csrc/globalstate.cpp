@@ -7,7 +7,6 @@
 #include <c10/core/SafePyObject.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-#include <cstring>
 
 namespace at {
 // Declared here because the headers that hold them take seconds to compile; a change of signature fails at load.
@@ -65,14 +64,30 @@ static GlobalState read_state()
     return s;
 }
 
-static bool same(const GlobalState &a, const GlobalState &b)
+// Whether the state is as expected now. An autocast device's on/off is one of the excluded dispatch
+// keys, so that only the dtype of an enabled one is left to ask for.
+static bool unchanged(const GlobalState &s)
 {
-    return a.grad == b.grad && a.inference == b.inference && a.forward_grad == b.forward_grad && a.autocast_cache == b.autocast_cache &&
-           a.deterministic == b.deterministic && a.deterministic_warn_only == b.deterministic_warn_only &&
-           a.default_dtype == b.default_dtype && a.torch_function == b.torch_function &&
-           !std::memcmp(a.autocast, b.autocast, sizeof a.autocast) &&
-           !std::memcmp(a.autocast_dtype, b.autocast_dtype, sizeof a.autocast_dtype) && a.included == b.included &&
-           a.excluded == b.excluded && a.modes == b.modes;
+    auto keys = c10::impl::tls_local_dispatch_key_set();
+    auto &autograd = c10::AutogradState::get_tls_state();
+    if (keys.included_.raw_repr() != s.included || keys.excluded_.raw_repr() != s.excluded ||
+        autograd.get_grad_mode() != s.grad || autograd.get_inference_mode() != s.inference ||
+        autograd.get_fw_grad_mode() != s.forward_grad)
+        return false;
+    for (size_t i = 0; i < autocast_count; i++)
+        if (s.autocast[i] && (int)at::autocast::get_autocast_dtype(autocast_devices[i]) != s.autocast_dtype[i]) return false;
+    if (at::autocast::is_autocast_cache_enabled() != s.autocast_cache ||
+        at::globalContext().deterministicAlgorithms() != s.deterministic ||
+        at::globalContext().deterministicAlgorithmsWarnOnly() != s.deterministic_warn_only ||
+        (int)c10::get_default_dtype_as_scalartype() != s.default_dtype ||
+        (int)at::impl::PythonTorchFunctionTLS::get_disabled_state() != s.torch_function ||
+        at::impl::PythonTorchFunctionTLS::stack_len() != (int64_t)s.modes.size())
+        return false;
+    for (size_t i = 0; i < s.modes.size(); i++) {
+        const auto &mode = at::impl::PythonTorchFunctionTLS::get_stack_at((int64_t)i);
+        if (Py_TYPE(mode->ptr(&mode->pyinterpreter())) != s.modes[i]) return false;
+    }
+    return true;
 }
 
 struct GlobalStateLeaf : Leaf {
@@ -83,7 +98,7 @@ struct GlobalStateLeaf : Leaf {
         for (size_t i = 0; i < mode_types.size(); i++)
             if (!mode_types[i].is((PyObject *)expected.modes[i])) return 0;
         try {
-            return same(expected, read_state());
+            return unchanged(expected);
         } catch (const std::exception &) {
             return 0;
         }

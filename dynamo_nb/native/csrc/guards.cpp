@@ -6,6 +6,7 @@
 // it is looked at, because a guard can run Python. A fetch that raises counts as a failed guard.
 #include "guards.hpp"
 #include <algorithm>
+#include <memory>
 #include <structmember.h>
 
 namespace dnb {
@@ -27,20 +28,21 @@ static PyTypeObject *deque_type;
 struct Node {
     PyObject_HEAD
     Fetch fetch;
+    int property;
     PyObject *key;         // name, dict key or callable; NULL
     Py_hash_t hash;        // of a dict key
-    Py_ssize_t index;
-    int property;
-    PyObject *source, *accessor;  // str, for people
-    std::vector<LeafPtr> *leaves;
-    std::vector<Node *> *children;
-    Py_ssize_t slot, failed_child;
+    uint64_t version;      // of the dict `cached` was read from; 0: none
+    PyObject *cached;      // borrowed from that dict, and valid while its version is the same
+    std::vector<LeafPtr> leaves;
+    std::vector<Node *> children;
+    Py_ssize_t slot, index, failed_child;
     long long fails;
     Node *root;            // borrowed; itself for the root
+    PyObject *source, *accessor;  // str, for people
     // root only
     int active;            // checks now running, over all threads
     Py_ssize_t slots;
-    std::vector<LeafPtr> *epilogue;  // leaves over several values
+    std::vector<LeafPtr> epilogue;  // leaves over several values
     PyObject *observer;    // called after each check, may raise; NULL
 };
 
@@ -52,6 +54,19 @@ static PyObject *found(PyObject *borrowed) { return Py_XNewRef(borrowed); }
 static PyObject *by_name(PyObject *dict, PyObject *name)
 {
     return PyDict_Check(dict) ? found(PyDict_GetItemWithError(dict, name)) : PyObject_GetItem(dict, name);
+}
+
+// A dict's version is unique among all dicts and moves with every change: the same version, the same value.
+static PyObject *fetch_dict_item(Node *node, PyObject *dict)
+{
+    uint64_t version = ((PyDictObject *)dict)->ma_version_tag;
+    if (version == node->version) return Py_NewRef(node->cached);
+    PyObject *value = _PyDict_GetItem_KnownHash(dict, node->key, node->hash);
+    if (value && ((PyDictObject *)dict)->ma_version_tag == version) { /* comparing keys can run code */
+        node->version = version;
+        node->cached = value;
+    }
+    return Py_XNewRef(value);
 }
 
 static PyObject *fetch_item(PyObject *value, Py_ssize_t i)
@@ -130,7 +145,7 @@ static PyObject *fetch_value(Node *node, PyObject *base, Check &c)
 {
     switch (node->fetch) {
     case Fetch::Local: case Fetch::Free: case Fetch::FreeCell: return fetch_local(node, c);
-    case Fetch::Global: return c.globals ? found(PyDict_GetItemWithError(c.globals, node->key)) : nullptr;
+    case Fetch::Global: return c.globals ? fetch_dict_item(node, c.globals) : nullptr;
     case Fetch::Builtin: return fetch_builtin(node, c);
     case Fetch::Module: return found(PyDict_GetItemWithError(PyImport_GetModuleDict(), node->key));
     case Fetch::Attr: return PyObject_GetAttr(base, node->key);
@@ -139,7 +154,7 @@ static PyObject *fetch_value(Node *node, PyObject *base, Check &c)
     case Fetch::TypeDict: return PyType_Check(base) ? found(((PyTypeObject *)base)->tp_dict) : nullptr;
     case Fetch::Mro: return PyType_Check(base) && ((PyTypeObject *)base)->tp_mro ? fetch_item(((PyTypeObject *)base)->tp_mro, node->index) : nullptr;
     case Fetch::Item: return fetch_item(base, node->index);
-    case Fetch::DictItem: return PyDict_Check(base) ? found(_PyDict_GetItem_KnownHash(base, node->key, node->hash)) : nullptr;
+    case Fetch::DictItem: return PyDict_Check(base) ? fetch_dict_item(node, base) : nullptr;
     case Fetch::DictKey: return fetch_nth(base, node->index, true);
     case Fetch::DictValue: return fetch_nth(base, node->index, false);
     case Fetch::Cell: return PyCell_Check(base) ? found(PyCell_GET(base)) : nullptr;
@@ -159,7 +174,7 @@ static int check_children(Node *node, PyObject *value, Check &c);
 
 static int check_node(Node *node, PyObject *value, Check &c)
 {
-    for (auto &leaf : *node->leaves) {
+    for (auto &leaf : node->leaves) {
         int ok = leaf->check(value, c);
         if (ok != 1) return ok;
     }
@@ -172,8 +187,8 @@ static int check_node(Node *node, PyObject *value, Check &c)
 
 static int check_children(Node *node, PyObject *value, Check &c)
 {
-    Node *const *children = node->children->data();
-    for (size_t i = 0, n = node->children->size(); i < n; i++) {
+    Node *const *children = node->children.data();
+    for (size_t i = 0, n = node->children.size(); i < n; i++) {
         Node *child = children[i];
         PyObject *item = fetch_value(child, value, c);
         int ok = item ? check_node(child, item, c) : PyErr_Occurred() ? -1 : 0;
@@ -191,7 +206,7 @@ static int check_children(Node *node, PyObject *value, Check &c)
 static void reorder(Node *node)
 {
     while (node && node->failed_child >= 0) {
-        auto &children = *node->children;
+        auto &children = node->children;
         size_t at = (size_t)node->failed_child;
         node->failed_child = -1;
         Node *failed = children[at];
@@ -208,7 +223,7 @@ static int check_root(Node *root, Check &c)
     c.slots = slots;
     root->active++;
     int ok = check_node(root, Py_None, c);
-    for (size_t i = 0; ok == 1 && i < root->epilogue->size(); i++) ok = (*root->epilogue)[i]->check(Py_None, c);
+    for (size_t i = 0; ok == 1 && i < root->epilogue.size(); i++) ok = root->epilogue[i]->check(Py_None, c);
     for (Py_ssize_t i = 0; i < root->slots; i++) Py_XDECREF(slots[i]);
     root->active--;
     if (ok < 0 && PyErr_ExceptionMatches(PyExc_Exception)) {
@@ -255,8 +270,9 @@ static Node *node_alloc(PyTypeObject *type)
     Node *node = (Node *)type->tp_alloc(type, 0);
     if (!node) return nullptr;
     node->slot = node->failed_child = -1;
-    node->leaves = new std::vector<LeafPtr>;
-    node->children = new std::vector<Node *>;
+    new (&node->leaves) std::vector<LeafPtr>;
+    new (&node->children) std::vector<Node *>;
+    new (&node->epilogue) std::vector<LeafPtr>;
     return node;
 }
 
@@ -264,21 +280,20 @@ static int node_traverse(Node *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->key);
     Py_VISIT(self->observer);
-    for (Node *child : *self->children) Py_VISIT(child);
-    for (auto *list : {self->leaves, self->epilogue})
-        if (list)
-            for (auto &leaf : *list)
-                if (int stop = leaf->traverse(visit, arg)) return stop;
+    for (Node *child : self->children) Py_VISIT(child);
+    for (auto *list : {&self->leaves, &self->epilogue})
+        for (auto &leaf : *list)
+            if (int stop = leaf->traverse(visit, arg)) return stop;
     return 0;
 }
 
 static void node_dealloc(Node *self)
 {
     PyObject_GC_UnTrack(self);
-    for (Node *child : *self->children) Py_DECREF(child);
-    delete self->children;
-    delete self->leaves;
-    delete self->epilogue;
+    for (Node *child : self->children) Py_DECREF(child);
+    std::destroy_at(&self->children);
+    std::destroy_at(&self->leaves);
+    std::destroy_at(&self->epilogue);
     Py_XDECREF(self->key);
     Py_XDECREF(self->source);
     Py_XDECREF(self->accessor);
@@ -318,7 +333,7 @@ static PyObject *node_child(Node *self, PyObject *args)
         ok = !PyErr_Occurred();
         break;
     case Fetch::TensorProp: ok = PyArg_ParseTuple(key, "in", &node->property, &node->index); break;
-    case Fetch::DictItem:
+    case Fetch::DictItem: case Fetch::Global:
         node->hash = PyObject_Hash(key);
         ok = node->hash != -1;
         node->key = Py_NewRef(key);
@@ -329,7 +344,7 @@ static PyObject *node_child(Node *self, PyObject *args)
         Py_DECREF(node);
         return nullptr;
     }
-    self->children->push_back((Node *)Py_NewRef((PyObject *)node));
+    self->children.push_back((Node *)Py_NewRef((PyObject *)node));
     return (PyObject *)node;
 }
 
@@ -340,14 +355,13 @@ static PyObject *add_to(std::vector<LeafPtr> *list, PyObject *args)
     if (!PyArg_ParseTuple(args, "ssO!:add_leaf", &kind, &text, &PyTuple_Type, &form)) return nullptr;
     LeafPtr leaf = make_leaf(form);
     if (!leaf) return nullptr;
-    leaf->kind = kind;
-    leaf->text = text;
+    leaf->words = std::make_unique<Leaf::Words>(Leaf::Words{kind, text});
     list->push_back(std::move(leaf));
     Py_RETURN_NONE;
 }
 
-static PyObject *node_add_leaf(Node *self, PyObject *args) { return may_build(self) ? add_to(self->leaves, args) : nullptr; }
-static PyObject *root_add_epilogue(Node *self, PyObject *args) { return may_build(self) ? add_to(self->epilogue, args) : nullptr; }
+static PyObject *node_add_leaf(Node *self, PyObject *args) { return may_build(self) ? add_to(&self->leaves, args) : nullptr; }
+static PyObject *root_add_epilogue(Node *self, PyObject *args) { return may_build(self) ? add_to(&self->epilogue, args) : nullptr; }
 
 static PyObject *node_need_slot(Node *self, PyObject *)
 {
@@ -363,7 +377,7 @@ static PyObject *node_fail_count(Node *self, PyObject *) { return PyLong_FromLon
 static PyObject *node_children(Node *self, PyObject *)
 {
     PyObject *list = PyList_New(0);
-    for (Node *child : *self->children)
+    for (Node *child : self->children)
         if (list && PyList_Append(list, (PyObject *)child) < 0) Py_CLEAR(list);
     return list;
 }
@@ -371,7 +385,7 @@ static PyObject *node_children(Node *self, PyObject *)
 static PyObject *node_accessors(Node *self, PyObject *)
 {
     PyObject *list = PyList_New(0);
-    for (Node *child : *self->children)
+    for (Node *child : self->children)
         if (list && PyList_Append(list, child->accessor) < 0) Py_CLEAR(list);
     return list;
 }
@@ -380,15 +394,15 @@ static PyObject *leaf_list(std::vector<LeafPtr> *leaves)
 {
     PyObject *list = PyList_New(0);
     for (auto &leaf : *leaves) {
-        PyObject *pair = list ? Py_BuildValue("(ss)", leaf->kind.c_str(), leaf->text.c_str()) : nullptr;
+        PyObject *pair = list ? Py_BuildValue("(ss)", leaf->words->kind.c_str(), leaf->words->text.c_str()) : nullptr;
         if (!pair || PyList_Append(list, pair) < 0) Py_CLEAR(list);
         Py_XDECREF(pair);
     }
     return list;
 }
 
-static PyObject *node_leaves(Node *self, PyObject *) { return leaf_list(self->leaves); }
-static PyObject *root_epilogue(Node *self, PyObject *) { return leaf_list(self->epilogue); }
+static PyObject *node_leaves(Node *self, PyObject *) { return leaf_list(&self->leaves); }
+static PyObject *root_epilogue(Node *self, PyObject *) { return leaf_list(&self->epilogue); }
 
 static PyObject *root_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -397,19 +411,18 @@ static PyObject *root_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!node) return nullptr;
     node->fetch = Fetch::Root;
     node->root = node;
-    node->epilogue = new std::vector<LeafPtr>;
     return (PyObject *)node;
 }
 
 static void root_dealloc(Node *self)
 {
-    for (Node *child : *self->children) {
+    for (Node *child : self->children) {
         std::vector<Node *> todo{child};
         while (!todo.empty()) {  // nodes that outlive the tree can no longer be built upon
             Node *node = todo.back();
             todo.pop_back();
             node->root = nullptr;
-            todo.insert(todo.end(), node->children->begin(), node->children->end());
+            todo.insert(todo.end(), node->children.begin(), node->children.end());
         }
     }
     node_dealloc(self);

@@ -20,7 +20,8 @@ struct Check {
 
 // Outcome of every check: 1 holds, 0 does not (no exception set), -1 a Python exception is set.
 struct Leaf {
-    std::string kind, text;
+    struct Words { std::string kind, text; };
+    std::unique_ptr<Words> words;  // apart, so that checking touches little memory
     virtual ~Leaf() = default;
     virtual int check(PyObject *value, Check &check) = 0;
     virtual int traverse(visitproc, void *) { return 0; }

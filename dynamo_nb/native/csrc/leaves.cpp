@@ -34,8 +34,20 @@ struct WithObject : Leaf {
 
 struct HasAttrLeaf : WithObject {
     bool wanted;
+    // 1 or 0 where plain lookup decides without running anything, -1 where it does not
+    int quick(PyObject *value)
+    {
+        PyTypeObject *type = Py_TYPE(value);
+        if (type->tp_getattro != PyObject_GenericGetAttr || PyType_HasFeature(type, Py_TPFLAGS_MANAGED_DICT)) return -1;
+        if (_PyType_Lookup(type, object)) return -1;
+        PyObject **dict = _PyObject_GetDictPtr(value);
+        return dict && *dict ? PyDict_Contains(*dict, object) : 0;
+    }
     int check(PyObject *value, Check &) override
     {
+        int has_quick = quick(value);
+        if (has_quick >= 0) return has_quick == wanted;
+        if (PyErr_Occurred()) return -1;
         PyObject *found;
         if (_PyObject_LookupAttr(value, object, &found) < 0) return -1;
         bool has = found != nullptr;
@@ -46,6 +58,20 @@ struct HasAttrLeaf : WithObject {
 
 struct ClassAttrAbsentLeaf : WithObject {  // no class of the value's type has the name
     int check(PyObject *value, Check &) override { return _PyType_Lookup(Py_TYPE(value), object) == nullptr; }
+};
+
+// A module's global by content: `object` is (the module's dict, name).
+struct ModuleValueLeaf : WithObject {
+    std::unique_ptr<Content> content;
+    int check(PyObject *, Check &) override
+    {
+        PyObject *value = PyDict_GetItemWithError(PyTuple_GET_ITEM(object, 0), PyTuple_GET_ITEM(object, 1));
+        if (!value) return PyErr_Occurred() ? -1 : 0;
+        Py_INCREF(value);
+        int ok = content->equals(value);
+        Py_DECREF(value);
+        return ok;
+    }
 };
 
 static Py_ssize_t length_of(PyObject *value)
@@ -327,6 +353,20 @@ static LeafPtr make_equals(PyObject *form)
     return leaf->content ? std::move(leaf) : nullptr;
 }
 
+// ("module_value", (dict, name), value)
+static LeafPtr make_module_value(PyObject *form)
+{
+    auto leaf = std::make_unique<ModuleValueLeaf>();
+    PyObject *where = arg(form, 1);
+    if (!PyTuple_Check(where) || PyTuple_GET_SIZE(where) != 2 || !PyDict_Check(PyTuple_GET_ITEM(where, 0))) {
+        PyErr_SetString(PyExc_TypeError, "module_value needs (dict, name)");
+        return nullptr;
+    }
+    leaf->object = Py_NewRef(where);
+    leaf->content = make_content(arg(form, 2));
+    return leaf->content ? std::move(leaf) : nullptr;
+}
+
 static LeafPtr make_length(PyObject *form)
 {
     auto leaf = std::make_unique<LengthLeaf>();
@@ -398,6 +438,7 @@ static const struct {
     LeafPtr (*make)(PyObject *form);
 } makers[] = {
     {"type", 1, make_type}, {"id", 1, make_id}, {"equals", 1, make_equals}, {"hasattr", 2, wanted<HasAttrLeaf>},
+    {"module_value", 2, make_module_value},
     {"class_attr_absent", 1, with_object<ClassAttrAbsentLeaf>},
     {"length", 2, make_length}, {"dict_keys", 1, make_keys<DictKeysLeaf>}, {"contains", 2, wanted<ContainsLeaf>},
     {"set_contents", 1, make_keys<SetLeaf>}, {"function", 1, with_object<FunctionLeaf>},

@@ -57,9 +57,9 @@ struct TensorLeaf : Leaf {
     uint64_t keys;
     int dtype, device_type, device_index, requires_grad;
     bool has_sizes, has_strides;
-    std::vector<int64_t> sizes, strides;  // -1: any
+    c10::SmallVector<int64_t, 4> sizes, strides;  // -1: any
 
-    static bool match(const std::vector<int64_t> &expected, c10::IntArrayRef actual)
+    static bool match(c10::ArrayRef<int64_t> expected, c10::IntArrayRef actual)
     {
         if (expected.size() != actual.size()) return false;
         for (size_t i = 0; i < expected.size(); i++)
@@ -87,7 +87,7 @@ struct TensorLeaf : Leaf {
     }
 };
 
-static bool parse_numbers(PyObject *value, bool *present, std::vector<int64_t> *out)
+static bool parse_numbers(PyObject *value, bool *present, c10::SmallVector<int64_t, 4> *out)
 {
     *present = value != Py_None;
     if (!*present) return true;
