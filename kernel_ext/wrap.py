@@ -29,11 +29,11 @@ def wrap(value: Any, name: str, compiler: Callable[[Any], Any]) -> Wrapped:
     if isinstance(value, type):
         return _wrap_class(value, name, compiler)
     if is_compiled(value):
-        inner = inspect.unwrap(value)
-        return Wrapped(value, inner if inspect.isfunction(inner) else None)
+        inner: Any = inspect.unwrap(value)
+        return Wrapped(value, inner if isinstance(inner, types.FunctionType) else None)
     if not isinstance(value, types.FunctionType):
         return Wrapped(value, left=f"{name} (a {type(value).__name__} after its decorators)")
-    if inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value):
+    if value.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         return Wrapped(value, left=f"async function {name}")
     return Wrapped(compiler(value), value)
 

@@ -36,7 +36,7 @@ def report(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> CompileRepor
 
 def is_compiled(fn: object) -> bool:
     """Whether fn came out of `dynamo_nb.compile`."""
-    return type(fn).__name__ == "CompiledFunction" or hasattr(type(fn), "__compiled_module__")
+    return type(getattr(fn, "__func__", fn)).__name__ == "CompiledFunction"
 
 
 def name_of(fn: object) -> str:
