@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -15,13 +16,14 @@ from collections import Counter
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 
-import torch  # noqa: E402
+import torch
 
-from .batch import run_many, run_one  # noqa: E402
-from .program import Program  # noqa: E402
-from .runner import Outcome, make_program, quiet  # noqa: E402
-from .shrink import shrink  # noqa: E402
-from .subjects import SUBJECTS, Subject, load  # noqa: E402
+from .batch import run_many, run_one
+from .gen import generate
+from .program import Program
+from .runner import Outcome, make_program, quiet
+from .shrink import shrink
+from .subjects import SUBJECTS, Subject, load
 
 FINDINGS = ("differs", "crashed", "hung", "harness error")
 
@@ -62,7 +64,15 @@ def report(outcome: Outcome, program: Program | None, subject: Subject, seconds:
         for diff in final.diffs[:3]:
             print(f"  shrunk: {diff}")
     print(f"  program, {program.calls} calls:")
-    print("    " + "\n    ".join(program.source.strip().splitlines()))
+    lines = [line for line in program.source.strip().splitlines() if line and not (line.startswith(("import ",
+                                                                                                    "from ")) and unused(line,
+                                                                                                                         program.source))]
+    print("    " + "\n    ".join(lines))
+
+
+def unused(line: str, source: str) -> bool:
+    """Whether an import line's name appears nowhere else."""
+    return len(re.findall(rf"\b{line.split()[-1]}\b", source)) < 2
 
 
 def summary(outcomes: list[Outcome], seconds: float) -> None:
@@ -73,9 +83,12 @@ def summary(outcomes: list[Outcome], seconds: float) -> None:
     kinds = Counter(o.signature for o in outcomes if o.status in FINDINGS)
     graph = sum(o.graphs > 0 and o.ops > 0 for o in ran)
     whole = sum(o.whole for o in ran)
-    print(f"\n{len(outcomes)} programs in {seconds:.1f} s ({len(outcomes) / max(seconds, 1e-9):.1f}/s); {status['discarded']} discarded as not deterministic")
-    print(f"mismatches {status['differs']}, crashes {status['crashed']}, hangs {status['hung']}, harness errors {status['harness error']}")
-    print(f"with a graph {graph} ({100 * graph / total:.1f} %), whole {whole} ({100 * whole / total:.1f} %), raising {sum(o.raised for o in ran)}")
+    rate = len(outcomes) / max(seconds, 1e-9)
+    print(f"\n{len(outcomes)} programs in {seconds:.1f} s ({rate:.1f}/s); {status['discarded']} discarded as not deterministic")
+    print(f"mismatches {status['differs']}, crashes {status['crashed']}, hangs {status['hung']}, "
+          f"harness errors {status['harness error']}")
+    print(f"with a graph {graph} ({100 * graph / total:.1f} %), whole {whole} ({100 * whole / total:.1f} %), "
+          f"raising {sum(o.raised for o in ran)}")
     for kind, count in kinds.most_common():
         seeds = [o.seed for o in outcomes if o.status in FINDINGS and o.signature == kind]
         print(f"  {count:4d} {kind}: seeds {' '.join(map(str, seeds[:12]))}{' ...' if len(seeds) > 12 else ''}")

@@ -63,7 +63,7 @@ def _work(items: list[Item], subject: Subject, context: Context, fd: int) -> Non
 def start(items: list[Item], subject: Subject, context: Context) -> Child:
     """Fork a child for a batch."""
     read, write = os.pipe()
-    log = tempfile.TemporaryFile()
+    log = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the child
     pid = os.fork()
     if pid == 0:
         code = 1

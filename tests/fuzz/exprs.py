@@ -58,7 +58,8 @@ def int_from_list(g: Gen, depth: int) -> str | None:
     if var.ty.elems[0] != INT:
         return f"len({n})"
     g.features.add("listindex")
-    return g.pick([f"{n}[0]", f"{n}[-1]", f"len({n})", f"(sum({n}) % 50)", f"max({n})", f"min({n})", f"{n}[{g.expr('int', depth - 1)} % len({n})]",
+    return g.pick([f"{n}[0]", f"{n}[-1]", f"len({n})", f"(sum({n}) % 50)", f"max({n})", f"min({n})",
+                   f"{n}[{g.expr('int', depth - 1)} % len({n})]",
                    f"{n}.count(2)", f"{n}.index({n}[-1])", f"sorted({n})[0]", f"({n} + [4])[-1]", f"[*{n}][0]"])  # fmt: skip
 
 
@@ -69,7 +70,8 @@ def int_from_dict(g: Gen, depth: int) -> str | None:
         return None
     n = var.name
     key = g.pick(["'a'", "'b'"])
-    return g.pick([f"{n}[{key}]", f"{n}.get({key})", f"{n}.get('zz', 3)", f"len({n})", f"(sum({n}.values()) % 50)", f"{n}.get({g.expr('str', 0)}, -1)",
+    return g.pick([f"{n}[{key}]", f"{n}.get({key})", f"{n}.get('zz', 3)", f"len({n})", f"(sum({n}.values()) % 50)",
+                   f"{n}.get({g.expr('str', 0)}, -1)",
                    f"list({n}.values())[0]", f"max({n}.values())", f"{{**{n}, 'q': 1}}['q']"])  # fmt: skip
 
 
@@ -79,7 +81,8 @@ def int_from_set(g: Gen, depth: int) -> str | None:
     if var is None:
         return None
     n = var.name
-    return g.pick([f"len({n})", f"(sum({n}) % 50)", f"max({n})", f"len({n} | {{1, 9}})", f"len({n} & {{1, 2}})", f"sorted({n})[0]", f"len({n} - {{3}})"])
+    return g.pick([f"len({n})", f"(sum({n}) % 50)", f"max({n})", f"len({n} | {{1, 9}})", f"len({n} & {{1, 2}})", f"sorted({n})[0]",
+                   f"len({n} - {{3}})"])
 
 
 @expr("int", 1.5, "shapeint")
@@ -88,8 +91,10 @@ def int_from_shape(g: Gen, depth: int) -> str | None:
     if var is None:
         return None
     n = var.name
-    return g.pick([f"{n}.shape[0]", f"{n}.size(-1)", f"len({n})", f"{n}.dim()", f"{n}.numel()", f"({n}.shape[0] // 2)", f"({n}.size(0) * 2)",
-                   f"len({n}.shape)", f"{n}.shape.numel()", f"({n}.shape[-1] + {n}.ndim)", f"max({n}.shape)", f"list({n}.size())[-1]"])  # fmt: skip
+    return g.pick([f"{n}.shape[0]", f"{n}.size(-1)", f"len({n})", f"{n}.dim()", f"{n}.numel()", f"({n}.shape[0] // 2)",
+                   f"({n}.size(0) * 2)",
+                   f"len({n}.shape)", f"{n}.shape.numel()", f"({n}.shape[-1] + {n}.ndim)", f"max({n}.shape)",
+                   f"list({n}.size())[-1]"])  # fmt: skip
 
 
 @expr("int", 1.5)
@@ -104,7 +109,8 @@ def int_from_obj(g: Gen, depth: int) -> str | None:
         return g.pick([f"{n}.px", f"({n}.px + {n}.py)"])
     choices = [f"{n}.n", f"{n}.items[0]", f"type({n}).total", f"{n}.count"]
     if g.on("dunder"):
-        choices += [f"len({n})", f"{n}[1]", f"({n} + 2).n", f"sum({n})", f"int(3 in {n})", f"hash({n})", f"({n} == {n}) * 2", f"(5 if {n} else 6)"]
+        choices += [f"len({n})", f"{n}[1]", f"({n} + 2).n", f"sum({n})", f"int(3 in {n})", f"hash({n})", f"({n} == {n}) * 2",
+                    f"(5 if {n} else 6)"]
     if g.on("property"):
         choices += [f"{n}.twice", f"{n}.desc", f"{n}.dynamic_thing"]
     if g.on("attr"):
@@ -135,7 +141,8 @@ def int_functional(g: Gen, depth: int) -> str | None:
     a, b = g.expr("int", 0), g.expr("int", 0)
     return g.pick(["functools.reduce(lambda p, q: p + q, [{a}, {b}, 3])", "sum(map(abs, [{a}, {b}]))", "(lambda p, q=2: p + q)({a})",
                    "(lambda p, q=2: p + q)({a}, q={b})", "functools.partial(max, {a})({b})", "operator.add({a}, {b})",
-                   "len(list(filter(lambda p: p > 1, [{a}, {b}, 2])))", "max([{a}, {b}], key=lambda p: -p)", "list(zip([{a}], [{b}]))[0][1]",
+                   "len(list(filter(lambda p: p > 1, [{a}, {b}, 2])))", "max([{a}, {b}], key=lambda p: -p)",
+                   "list(zip([{a}], [{b}]))[0][1]",
                    "sorted([{a}, {b}, 2], key=lambda p: -p)[0]", "math.gcd({a}, {b})", "operator.itemgetter(1)([{a}, {b}])",
                    "next(iter([{a}, {b}]))", "list(itertools.accumulate([{a}, {b}]))[-1]",
                    "list(itertools.chain([{a}], [{b}]))[1]"]).format(a=a, b=b)  # fmt: skip
@@ -144,7 +151,8 @@ def int_functional(g: Gen, depth: int) -> str | None:
 @expr("int", 1, "comprehension")
 def int_comprehension(g: Gen, depth: int) -> str | None:
     a, i = g.expr("int", 0), g.fresh("ci")
-    return g.pick(["sum({i} * {a} for {i} in range(3))", "sum([{i} + 1 for {i} in range(4) if {i} != {a}])", "len({{{i} % 2 for {i} in range(4)}})",
+    return g.pick(["sum({i} * {a} for {i} in range(3))", "sum([{i} + 1 for {i} in range(4) if {i} != {a}])",
+                   "len({{{i} % 2 for {i} in range(4)}})",
                    "{{{i}: {i} * 2 for {i} in range(3)}}[1]", "[{i} for {i} in (1, {a}, 3)][-1]",
                    "max({i} - {a} for {i} in [1, 2])"]).format(a=a, i=i)  # fmt: skip
 
@@ -152,7 +160,8 @@ def int_comprehension(g: Gen, depth: int) -> str | None:
 @expr("int", 3, "opaque")
 def int_hidden(g: Gen, depth: int) -> str | None:
     a, b = g.expr("int", depth - 1), g.expr("int", depth - 1)
-    return g.pick(["hidden_int({a})", "({b} + hidden_int({a}))", "[{b}, hidden_int({a}), 2][1]", "max({b}, hidden_int({a}))", "({a} if hidden_int({b}) > 2 else 3)",
+    return g.pick(["hidden_int({a})", "({b} + hidden_int({a}))", "[{b}, hidden_int({a}), 2][1]", "max({b}, hidden_int({a}))",
+                   "({a} if hidden_int({b}) > 2 else 3)",
                    "(hidden_int({a}) and {b})", "hidden_int(hidden_int({a}))", "{{'k': hidden_int({a}), 'q': {b}}}['k']",
                    "sum(hidden_int(q) for q in (1, 2))"]).format(a=a, b=b)  # fmt: skip
 
@@ -185,8 +194,10 @@ def float_var(g: Gen, depth: int) -> str | None:
 @expr("float", 3)
 def float_arith(g: Gen, depth: int) -> str | None:
     a, b, i = g.expr("float", depth - 1), g.expr("float", depth - 1), g.expr("int", depth - 1)
-    return g.pick(["({a} + {b})", "({a} - {b})", "({a} * 0.5)", "(-{a})", "abs({a})", "({a} / 2)", "({i} / 4)", "float({i})", "({i} * 0.25)", "({a} * -1.0)",
-                   "max({a}, 0.0)", "min({a}, {b})", "math.sqrt(abs({a}))", "math.copysign(1.0, {a})", "round({a}, 1)", "({a} + {i})", "({a} * 0)",
+    return g.pick(["({a} + {b})", "({a} - {b})", "({a} * 0.5)", "(-{a})", "abs({a})", "({a} / 2)", "({i} / 4)", "float({i})",
+                   "({i} * 0.25)", "({a} * -1.0)",
+                   "max({a}, 0.0)", "min({a}, {b})", "math.sqrt(abs({a}))", "math.copysign(1.0, {a})", "round({a}, 1)", "({a} + {i})",
+                   "({a} * 0)",
                    "math.tanh({a})", "float(str({i}))", "({a} // 2.0)", "sum([{a}, 1.0])", "pow({i} % 3, 0.5)",
                    "(0.0 if {a} == {b} else {a})"]).format(a=a, b=b, i=i)  # fmt: skip
 
@@ -220,7 +231,8 @@ def bool_var(g: Gen, depth: int) -> str | None:
 @expr("bool", 2)
 def bool_logic(g: Gen, depth: int) -> str | None:
     a, b, i = g.expr("bool", depth - 1), g.expr("bool", depth - 1), g.expr("int", depth - 1)
-    return g.pick(["({a} and {b})", "({a} or {b})", "(not {a})", "(0 < {i} <= 5)", "bool({i})", "({a} is {b})", "any([{a}, {b}])", "all(({a}, {b}))",
+    return g.pick(["({a} and {b})", "({a} or {b})", "(not {a})", "(0 < {i} <= 5)", "bool({i})", "({a} is {b})", "any([{a}, {b}])",
+                   "all(({a}, {b}))",
                    "({a} != {b})", "bool({i} or {a})", "({i} in (1, 2, 3))", "({i} not in [0, 4])", "({a} & {b})",
                    "({a} ^ True)"]).format(a=a, b=b, i=i)  # fmt: skip
 
@@ -248,7 +260,8 @@ def bool_isinstance(g: Gen, depth: int) -> str | None:
     if not names:
         return None
     n = g.pick(names).name
-    return g.pick([f"isinstance({n}, int)", f"isinstance({n}, (torch.Tensor, list))", f"(type({n}) is float)", f"isinstance({n}, torch.Tensor)",
+    return g.pick([f"isinstance({n}, int)", f"isinstance({n}, (torch.Tensor, list))", f"(type({n}) is float)",
+                   f"isinstance({n}, torch.Tensor)",
                    f"callable({n})", f"hasattr({n}, 'shape')", f"isinstance({n}, str)", f"(type({n}).__name__ == 'Box')", f"({n} is None)",
                    f"isinstance({n}, bool)", f"issubclass(type({n}), object)"])  # fmt: skip
 
@@ -268,9 +281,10 @@ def bool_shape(g: Gen, depth: int) -> str | None:
     if var is None:
         return None
     n = var.name
-    return g.pick([f"({n}.shape[0] > {g.pick(['2', '3', '4'])})", f"({n}.size(0) % 2 == 0)", f"({n}.dtype == torch.float32)", f"{n}.is_floating_point()",
+    return g.pick([f"({n}.shape[0] > {g.pick(['2', '3', '4'])})", f"({n}.size(0) % 2 == 0)", f"({n}.dtype == torch.float32)",
+                   f"{n}.is_floating_point()",
                    f"({n}.shape[0] == {n}.shape[-1])", f"({n}.shape == (4, 3))", f"{n}.is_contiguous()", f"{n}.requires_grad",
-                   f"(tuple({n}.shape)[0] < 5)", f"(torch.is_grad_enabled())", f"({n}.device.type == 'cpu')"])  # fmt: skip
+                   f"(tuple({n}.shape)[0] < 5)", "(torch.is_grad_enabled())", f"({n}.device.type == 'cpu')"])  # fmt: skip
 
 
 @expr("bool", 2, "datadep")
@@ -278,7 +292,8 @@ def bool_data(g: Gen, depth: int) -> str | None:
     var = g.some("tensor")
     if var is None:
         return None
-    return g.pick([f"bool(({var.name} > 0).any())", f"({var.name}.sum() > 0)", f"bool({var.name}.sum() > 0.5)", f"torch.equal({var.name}, {var.name})"])
+    return g.pick([f"bool(({var.name} > 0).any())", f"({var.name}.sum() > 0)", f"bool({var.name}.sum() > 0.5)",
+                   f"torch.equal({var.name}, {var.name})"])
 
 
 @expr("str", 3, leaf=True)
@@ -294,7 +309,8 @@ def str_var(g: Gen, depth: int) -> str | None:
 @expr("str", 2)
 def str_ops(g: Gen, depth: int) -> str | None:
     s, i = g.expr("str", depth - 1), g.expr("int", depth - 1)
-    pool = ["({s} + 'q')", "{s}.upper()", "str({i})", "{s}[::-1]", "{s}[:2]", "({s} * 2)[:6]", "('y' if {i} else 'n')", "{s}.replace('a', 'z')"]
+    pool = ["({s} + 'q')", "{s}.upper()", "str({i})", "{s}[::-1]", "{s}[:2]", "({s} * 2)[:6]", "('y' if {i} else 'n')",
+            "{s}.replace('a', 'z')"]
     if g.on("str"):
         pool += ["'-'.join([{s}, 'k'])", "'%s/%d' % ({s}, {i})", "'{{}}+{{}}'.format({s}, {i})", "{s}.split(',')[0]",
                  "{s}.strip()", "{s}.title()", "repr({s})[:8]", "{s}.ljust(4, '.')", "''.join(sorted({s}))", "max({s} + 'a')",

@@ -38,12 +38,17 @@ def choose_args(g: Gen) -> dict[str, Ty]:
         args["y"] = tensor(g.pick(shapes))
     pool: list[tuple[str, Ty, float]] = [
         ("n", INT, 0.6), ("a", FLOAT, 0.4), ("flag", BOOL, 0.3), ("s", STR, 0.2), ("idx", tensor(("N",), "i"), 0.12),
-        ("lst", list_of(INT), 0.35 if "list" in g.families else 0.0), ("ts", list_of(tensor(("N", m))), 0.2 if "list" in g.families else 0.0),
+        ("lst", list_of(INT), 0.35 if "list" in g.families else 0.0), ("ts", list_of(tensor(("N", m))),
+                                                                       0.2 if "list" in g.families else 0.0),
         ("d", dict_of(INT), 0.3 if "dict" in g.families else 0.0), ("dt", dict_of(tensor((m,))), 0.2 if "dict" in g.families else 0.0),
-        ("se", Ty("set"), 0.3 if "set" in g.families else 0.0), ("tup", Ty("tuple", (INT, tensor((m,)))), 0.25 if "tuple" in g.families else 0.0),
-        ("opt", Ty("opt", (tensor((m,)),)), 0.8 if "opt" in g.families else 0.0), ("box", Ty("obj", name="Box"), 0.6 if "class" in g.families else 0.0),
-        ("net", Ty("module", name="Net"), 0.8 if "module" in g.families else 0.0), ("unused", INT, 0.15 if "extrainput" in g.families else 0.0),
-        ("slo", Ty("obj", name="Slotted"), 0.5 if "slots" in g.families else 0.0), ("lst2", list_of(INT), 0.3 if "alias" in g.families else 0.0),
+        ("se", Ty("set"), 0.3 if "set" in g.families else 0.0), ("tup", Ty("tuple", (INT, tensor((m,)))),
+                                                                 0.25 if "tuple" in g.families else 0.0),
+        ("opt", Ty("opt", (tensor((m,)),)), 0.8 if "opt" in g.families else 0.0), ("box", Ty("obj", name="Box"),
+                                                                                   0.6 if "class" in g.families else 0.0),
+        ("net", Ty("module", name="Net"), 0.8 if "module" in g.families else 0.0),
+        ("unused", INT, 0.15 if "extrainput" in g.families else 0.0),
+        ("slo", Ty("obj", name="Slotted"), 0.5 if "slots" in g.families else 0.0), ("lst2", list_of(INT),
+                                                                                    0.3 if "alias" in g.families else 0.0),
     ]  # fmt: skip
     for name, ty, p in pool:
         if p and g.chance(p):
@@ -111,7 +116,7 @@ class Inputs:
     def value(self, name: str, ty: Ty, k: int) -> str:
         """The text of one argument of call k: the same as before, changed, kept in state, or aliasing another one."""
         g = self.g
-        if ty.kind in ("module", "obj") or ty.kind in ("list", "dict", "set") and g.chance(0.4):
+        if ty.kind in ("module", "obj") or (ty.kind in ("list", "dict", "set") and g.chance(0.4)):
             if name not in self.state:
                 self.state[name] = self.literal(ty, 0)
             return f"st[{name!r}]"
@@ -132,12 +137,14 @@ class Inputs:
         g, out = self.g, []
         for name, ty in self.args.items():
             if ty.name == "Box" and g.chance(0.4):
-                out.append(f"st[{name!r}].{g.pick(['n = 5', 'rate = 1.5', 'items.append(3)', 'extra = 1', 't = torch.ones(2)[0]', 'n = -1', 'n = 2.5'])}")
+                change = g.pick(["n = 5", "rate = 1.5", "items.append(3)", "extra = 1", "t = torch.ones(2)[0]", "n = -1", "n = 2.5"])
+                out.append(f"st[{name!r}].{change}")
             if ty.kind == "module" and g.chance(0.4):
-                out.append(f"st[{name!r}]." + g.pick(["mode = 'b'", 'calls = 10', 'eval()', 'cnt += 1', 'layers.append(nn.ReLU())', 'lin.bias = None']))
+                change = g.pick(["mode = 'b'", "calls = 10", "eval()", "cnt += 1", "layers.append(nn.ReLU())", "lin.bias = None"])
+                out.append(f"st[{name!r}].{change}")
         if "globals" in g.families and g.chance(0.6):
-            out.append(g.pick(["globals()['G0'] = 7", "globals()['G0'] += 1", "G1.append(5)", "G2['a'] = 9", "globals()['G3'] = -0.0", "globals()['GT'] = torch.ones(3)",
-                               "G2['z'] = 1", "globals()['G1'] = [4, 4, 4]"]))  # fmt: skip
+            out.append(g.pick(["globals()['G0'] = 7", "globals()['G0'] += 1", "G1.append(5)", "G2['a'] = 9", "globals()['G3'] = -0.0",
+                               "globals()['GT'] = torch.ones(3)", "G2['z'] = 1", "globals()['G1'] = [4, 4, 4]"]))  # fmt: skip
         if "entry_defaults" in g.features and {"entry_function"} <= g.features and "varargs" not in g.families and g.chance(0.3):
             out.append("f.__defaults__ = (6, [3])")
         if "defaults" in g.families and g.chance(0.25):
@@ -215,13 +222,15 @@ def write_entry(g: Gen, args: dict[str, Ty], kwonly: set[str], size: int) -> tup
         g.features.add("entry_defaults")
         g.scopes.declare(Var("dnum", INT))
         g.scopes.declare(Var("dacc", list_of(INT)))
-    sig = [*params, *(["*rest"] if "varargs" in g.families else ["*"] if kwonly else []), *sorted(kwonly), *(["**kw"] if "varargs" in g.families else [])]
+    varargs = "varargs" in g.families
+    sig = [*params, *(["*rest"] if varargs else ["*"] if kwonly else []), *sorted(kwonly), *(["**kw"] if varargs else [])]
     for name, ty in args.items():
         if name != "unused":
             g.scopes.declare(Var(name, ty, inplace="inplace" in g.families))
     g.args = dict(args)
     head = {"function": ["def f({0}):"], "closure": ["def make_f():", "    held = 0", "    kept = [2]", "    def f({0}):"],
-            "method": ["class Holder(Box):", "    def run(self, {0}):"], "module": ["class Entry(Net):", "    def forward(self, {0}):"]}[kind]  # fmt: skip
+            "method": ["class Holder(Box):", "    def run(self, {0}):"],
+            "module": ["class Entry(Net):", "    def forward(self, {0}):"]}[kind]  # fmt: skip
     for text in head:
         g.lines.append(text.format(", ".join(sig)))
     g.indent = 1 if kind == "function" else 2

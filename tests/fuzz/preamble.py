@@ -47,10 +47,12 @@ CHUNKS: tuple[tuple[str, str], ...] = (
     ("rec", "def rec(x, n):\n    if n <= 0:\n        return x\n    return rec(x * 0.5, n - 1) + n"),
     ("parts", "def parts(x, n):\n    for i in range(n):\n        yield x * i + 1"),
     ("counted", "def counted(n):\n    i = 0\n    while i < n:\n        yield i * 2\n        i += 1\n    return i"),
-    ("chained", "def chained(n):\n    r = yield from counted(n)\n    yield r\n    try:\n        yield 5\n    finally:\n        LOG.append('closed')"),
+    ("chained",
+     "def chained(n):\n    r = yield from counted(n)\n    yield r\n    try:\n        yield 5\n    finally:\n        LOG.append('closed')"),
     ("compose", "def compose(*fns):\n    def run(x):\n        for fn in fns:\n            x = fn(x)\n        return x\n    return run"),
     ("deco",
-     "def deco(fn):\n    @functools.wraps(fn)\n    def wrapper(*args, **kwargs):\n        LOG.append(fn.__name__)\n        return fn(*args, **kwargs) + 1\n    return wrapper"),
+     "def deco(fn):\n    @functools.wraps(fn)\n    def wrapper(*args, **kwargs):\n        LOG.append(fn.__name__)\n"
+     "        return fn(*args, **kwargs) + 1\n    return wrapper"),
     ("decorated", "@deco\ndef decorated(x):\n    return x.sin()"),
     ("DISPATCH", "DISPATCH = {'neg': torch.neg, 'pos': helper}"),
     ("uses_global", "def uses_global(x):\n    return x + G0 * G1[0]"),
@@ -63,12 +65,14 @@ CHUNKS: tuple[tuple[str, str], ...] = (
     ("hidden_global", "@opaque\ndef hidden_global(n):\n    global G0\n    G0 = n\n    G1.append(n)\n    return n"),
     ("hidden_inplace", "@opaque\ndef hidden_inplace(x):\n    LOG.append(x.dim())\n    x.add_(1)\n    return x"),
     ("breaks_inside",
-     "def breaks_inside(x, n):\n    total = 0\n    for i in range(2):\n        x = x + i\n        total += hidden_int(i)\n        x = x * 2\n"
+     "def breaks_inside(x, n):\n    total = 0\n    for i in range(2):\n        x = x + i\n        total += hidden_int(i)\n"
+     "        x = x * 2\n"
      "    return x + total + n"),
     ("hidden_parts", "def hidden_parts(x):\n    for i in range(2):\n        yield hidden(x, i) + i"),
     ("chatty", "def chatty(x, n):\n    y = x + n\n    print('chatty', n)\n    return y * 2"),
     ("NoisyManager",
-     "class NoisyManager:\n    def __enter__(self):\n        hidden_int(0)\n        return 4\n    def __exit__(self, kind, value, tb):\n        LOG.append(kind is None)\n"
+     "class NoisyManager:\n    def __enter__(self):\n        hidden_int(0)\n        return 4\n"
+     "    def __exit__(self, kind, value, tb):\n        LOG.append(kind is None)\n"
      "        hidden_int(1)"),
     ("Desc",
      "class Desc:\n    def __set_name__(self, owner, name):\n        self.slot = '_' + name\n"

@@ -135,7 +135,8 @@ def one_call(program: Program, ns: dict[str, Any], target: Callable[..., Any], s
         except RuntimeError as exc:
             late = str(exc)
     owner = getattr(state.get("__target__"), "__self__", state.get("__target__"))
-    roots = {"result": result, "args": args, "kwargs": kwargs, "state": {k: v for k, v in state.items() if k != "__target__"}, "self": owner}
+    roots = {"result": result, "args": args, "kwargs": kwargs, "state": {k: v for k, v in state.items() if k != "__target__"},
+             "self": owner}
     grad = torch.is_grad_enabled()
     snap = world(ns, roots)
     torch.set_grad_enabled(True)
@@ -143,7 +144,8 @@ def one_call(program: Program, ns: dict[str, Any], target: Callable[..., Any], s
     return Call(snap, out.getvalue(), error, names, late or (None if grad else "grad mode left off"), caught)
 
 
-def execute(program: Program, wrap: Callable[[Callable[..., Any]], Callable[..., Any]], after: Callable[[int], None] = lambda k: None) -> list[Call]:
+def execute(program: Program, wrap: Callable[[Callable[..., Any]], Callable[..., Any]],
+            after: Callable[[int], None] = lambda k: None) -> list[Call]:
     """All calls of a program in a fresh namespace; `wrap` compiles the entry, `after(k)` is called after each call."""
     ns = program.namespace()
     torch.manual_seed(0)
@@ -232,4 +234,5 @@ def _run(program: Program, subject: Subject) -> Outcome:
     if sys.getrecursionlimit() != limit:
         diffs.append(Diff("global state", "recursion limit", str(limit), str(sys.getrecursionlimit())))
     whole = bool(graphs) and graphs[0] == 1 and breaks[1] == breaks[0]
-    return Outcome(program.seed, "differs" if diffs else "same", diffs, len(capture.graphs), sum(capture.graphs), whole, raised, features, errors=errors)
+    return Outcome(program.seed, "differs" if diffs else "same", diffs, len(capture.graphs), sum(capture.graphs), whole, raised, features,
+                   errors=errors)

@@ -51,7 +51,7 @@ class Snapshotter:
 
     def take(self, obj: Any, depth: int = 0) -> Snap:
         """Snapshot of one object."""
-        if obj is None or obj is Ellipsis or isinstance(obj, (bool, int, str, bytes)) and not isinstance(obj, enum.Enum):
+        if obj is None or obj is Ellipsis or (isinstance(obj, (bool, int, str, bytes)) and not isinstance(obj, enum.Enum)):
             return ("const", type(obj).__name__, obj) if type(obj) in (bool, int, str, bytes) else ("const", type(obj).__name__, repr(obj))
         if isinstance(obj, (float, complex)):
             return ("float", type(obj).__name__, obj)
@@ -117,13 +117,15 @@ class Snapshotter:
                 cells.append((name, self.take(cell.cell_contents, depth + 1)))
             except ValueError:
                 cells.append((name, ("empty",)))
-        return ("function", fn.__qualname__, self.take(fn.__defaults__, depth + 1), self.take(fn.__kwdefaults__, depth + 1), ("attrs", cells))
+        return ("function", fn.__qualname__, self.take(fn.__defaults__, depth + 1), self.take(fn.__kwdefaults__, depth + 1),
+                ("attrs", cells))
 
     def klass(self, cls: type, depth: int) -> Snap:
         """Data attributes of classes the program made."""
         if cls.__module__ != MODULE:
             return ("opaque", "type", cls.__qualname__)
-        data = [(k, self.take(v, depth + 1)) for k, v in cls.__dict__.items() if isinstance(v, (int, float, str, list, dict)) and not k.startswith("__")]
+        data = [(k, self.take(v, depth + 1)) for k, v in cls.__dict__.items() if isinstance(v, (int, float, str, list,
+                                                                                                dict)) and not k.startswith("__")]
         return ("class", cls.__qualname__, ("attrs", data))
 
 

@@ -51,8 +51,10 @@ def tensor_inplace(g: Gen) -> bool:
     if var is None:
         return False
     n, other = var.name, g.tensor_like(var.ty.shape, "f", 0)
-    form = g.pick(["{n}.add_({i})", "{n}.mul_(0.5)", "{n}.tanh_()", "{n}.copy_({o})", "{n}.sub_({o})", "{n}.clamp_(-2, 2)", "{n}.neg_()", "{n}.zero_()",
-                   "{n}.fill_({s})", "torch.relu_({n})", "{n}.add_({o}, alpha=2)", "F.relu({n}, inplace=True)", "torch.add({n}, 1, out={n})",
+    form = g.pick(["{n}.add_({i})", "{n}.mul_(0.5)", "{n}.tanh_()", "{n}.copy_({o})", "{n}.sub_({o})", "{n}.clamp_(-2, 2)", "{n}.neg_()",
+                   "{n}.zero_()",
+                   "{n}.fill_({s})", "torch.relu_({n})", "{n}.add_({o}, alpha=2)", "F.relu({n}, inplace=True)",
+                   "torch.add({n}, 1, out={n})",
                    "r{c} = {n}.add_(1)", "{n}.data.mul_(2)"])  # fmt: skip
     g.counter += 1
     if form.startswith("r{c}"):
@@ -70,7 +72,8 @@ def tensor_setitem(g: Gen) -> bool:
     if var is None or g.backward:
         return False
     n, num = var.name, g.pick(["0.5", "-1.0", g.expr("int", 1)])
-    forms = [f"{n}[0] = {num}", f"{n}[-1] = {num}", f"{n}[:1] = {num}", f"{n}[...] = {num}", f"{n}[0] += 1", f"{n}[{n} > 0] = {num}", f"{n}[0] = {n}[-1]",
+    forms = [f"{n}[0] = {num}", f"{n}[-1] = {num}", f"{n}[:1] = {num}", f"{n}[...] = {num}", f"{n}[0] += 1", f"{n}[{n} > 0] = {num}",
+             f"{n}[0] = {n}[-1]",
              f"{n}[:] = {n} * 2", f"{n}[1:] = {num}"]  # fmt: skip
     if len(var.ty.shape) == 2:
         forms += [f"{n}[:, 0] = {num}", f"{n}[0, -1] = {num}", f"{n}[..., 0] += {num}", f"{n}[0][0] = {num}"]
@@ -99,9 +102,11 @@ def _elem_type(g: Gen) -> Ty:
 def list_make(g: Gen) -> bool:
     elem = _elem_type(g)
     i = g.fresh("li")
-    forms = [g.value(list_of(elem)), g.value(list_of(elem)) + " * 2", g.value(list_of(elem)) + " + " + g.value(list_of(elem)), f"list({g.value(list_of(elem))})"]
+    forms = [g.value(list_of(elem)), g.value(list_of(elem)) + " * 2", g.value(list_of(elem)) + " + " + g.value(list_of(elem)),
+             f"list({g.value(list_of(elem))})"]
     if elem == INT:
-        forms += [f"list(range({g.expr('int', 0)} % 4 + 1))", f"[{i} * {g.expr('int', 0)} for {i} in range(3)]", "[1] + [2] * 2", "list(reversed([1, 2, 3]))"]
+        forms += [f"list(range({g.expr('int', 0)} % 4 + 1))", f"[{i} * {g.expr('int', 0)} for {i} in range(3)]", "[1] + [2] * 2",
+                  "list(reversed([1, 2, 3]))"]
     g.let(list_of(elem), g.pick(forms))
     return True
 
@@ -113,13 +118,16 @@ def list_change(g: Gen) -> bool:
         return False
     n, elem = var.name, var.ty.elems[0]
     v, idx = g.value(elem), g.expr("int", 1)
-    forms = [f"{n}.append({v})", f"{n}.append({v})", f"{n}.extend([{v}, {v}])", f"{n}.insert(0, {v})", f"{n}[0] = {v}", f"{n}[-1] = {v}", f"{n}.reverse()",
+    forms = [f"{n}.append({v})", f"{n}.append({v})", f"{n}.extend([{v}, {v}])", f"{n}.insert(0, {v})", f"{n}[0] = {v}", f"{n}[-1] = {v}",
+             f"{n}.reverse()",
              f"{n} += [{v}]" if var.rebind and var in g.scopes.rebindable() else f"{n}.append({v})", f"{n}[{idx} % len({n})] = {v}",
              f"{n}[:1] = [{v}, {v}]", f"if len({n}) > 1:\n    {n}.pop()", f"if len({n}) > 2:\n    del {n}[0]", f"{n}.insert(1, {n}[0])",
-             f"{n}.clear()\n{n}.append({v})", f"{n}[:] = {n}[::-1]", f"if len({n}) > 2:\n    {n}.pop(0)", f"{n}.insert({idx} % 3, {n}.pop())",
+             f"{n}.clear()\n{n}.append({v})", f"{n}[:] = {n}[::-1]", f"if len({n}) > 2:\n    {n}.pop(0)",
+             f"{n}.insert({idx} % 3, {n}.pop())",
              f"{n}[0], {n}[-1] = {n}[-1], {n}[0]", f"{n}[1:1] = [{v}]", f"{n}.__setitem__(0, {v})"]  # fmt: skip
     if elem in (INT, FLOAT, STR) and elem != FLOAT:
-        forms += [f"{n}.sort()", f"{n}.sort(reverse=True)", f"{n}.remove({n}[0])\n{n}.append({v})", f"{n}.sort(key=lambda q: (q == {v}, q))"]
+        forms += [f"{n}.sort()", f"{n}.sort(reverse=True)", f"{n}.remove({n}[0])\n{n}.append({v})",
+                  f"{n}.sort(key=lambda q: (q == {v}, q))"]
     if elem == INT:
         forms += [f"{n}[0] += 1", f"{n}[-1] *= 2"]
     g.line(g.pick(forms))
@@ -132,7 +140,8 @@ def list_derive(g: Gen) -> bool:
     if var is None:
         return False
     n, i = var.name, g.fresh("li")
-    forms = [f"{n}[:]", f"{n}.copy()", f"{n}[::-1]", f"[*{n}]", f"{n} + {n}[:1]", f"[{i} for {i} in {n}]", f"list({n})", f"{n}[-2:]", f"[{n}[0] for _ in range(2)]",
+    forms = [f"{n}[:]", f"{n}.copy()", f"{n}[::-1]", f"[*{n}]", f"{n} + {n}[:1]", f"[{i} for {i} in {n}]", f"list({n})", f"{n}[-2:]",
+             f"[{n}[0] for _ in range(2)]",
              f"list(reversed({n}))", f"[{i} for _, {i} in enumerate({n})]"]  # fmt: skip
     g.let(var.ty, g.pick(forms), var.inplace)
     return True
@@ -144,7 +153,8 @@ def dict_make(g: Gen) -> bool:
     a, b = g.value(elem), g.value(elem)
     i = g.fresh("di")
     g.let(dict_of(elem), g.pick(["{{'a': {a}, 'b': {b}}}", "dict(a={a}, b={b})", "{{'b': {b}, 'a': {a}}}", "dict([('a', {a}), ('b', {b})])",
-                                 "{{{i}: {a} for {i} in 'ab'}}", "dict.fromkeys(['a', 'b'], {a})", "dict(zip('ab', ({a}, {b})))", "{{**{{'a': {a}}}, 'b': {b}}}",
+                                 "{{{i}: {a} for {i} in 'ab'}}", "dict.fromkeys(['a', 'b'], {a})", "dict(zip('ab', ({a}, {b})))",
+                                 "{{**{{'a': {a}}}, 'b': {b}}}",
                                  "collections.OrderedDict(a={a}, b={b})"]).format(a=a, b=b, i=i))  # fmt: skip
     return True
 
@@ -157,7 +167,8 @@ def dict_change(g: Gen) -> bool:
     n, v = var.name, g.value(var.ty.elems[0])
     key = g.pick(["'a'", "'b'", "'c'", "'zz'", "'a'"])
     i = g.fresh("dk")
-    forms = [f"{n}[{key}] = {v}", f"{n}.update({{'b': {v}, 'd': {v}}})", f"{n}.update(c={v})", f"{n}.setdefault({key}, {v})", f"{n}.pop('c', None)",
+    forms = [f"{n}[{key}] = {v}", f"{n}.update({{'b': {v}, 'd': {v}}})", f"{n}.update(c={v})", f"{n}.setdefault({key}, {v})",
+             f"{n}.pop('c', None)",
              f"{n}['b'] = {n}.pop('a')\n{n}['a'] = {v}", f"if 'd' in {n}:\n    del {n}['d']", f"{n}['a'], {n}['b'] = {n}['b'], {n}['a']",
              f"for {i} in list({n}):\n    {n}[{i}] = {v}", f"{n}[{g.expr('str', 1)}] = {v}", f"{n}.setdefault('e', {n}['a'])",
              f"{n}.clear()\n{n}.update(b={v}, a={v})"]  # fmt: skip
@@ -174,10 +185,12 @@ def set_stmt(g: Gen) -> bool:
     var = g.some("set")
     v = g.expr("int", 1)
     if var is None or g.chance(0.3):
-        g.let(Ty("set"), g.pick(["{{1, 2, {0}}}", "set([{0}, 3])", "{{q % 3 for q in range({0} % 4 + 1)}}", "set(range(3)) | {{{0}}}"]).format(v))
+        g.let(Ty("set"), g.pick(["{{1, 2, {0}}}", "set([{0}, 3])", "{{q % 3 for q in range({0} % 4 + 1)}}",
+                                 "set(range(3)) | {{{0}}}"]).format(v))
         return True
     n = var.name
-    g.line(g.pick([f"{n}.add({v})", f"{n}.discard({v})\n{n}.add(1)", f"{n}.update([{v}, 8])", f"if {v} in {n}:\n    {n}.add(100)", f"{n}.add(len({n}))",
+    g.line(g.pick([f"{n}.add({v})", f"{n}.discard({v})\n{n}.add(1)", f"{n}.update([{v}, 8])", f"if {v} in {n}:\n    {n}.add(100)",
+                   f"{n}.add(len({n}))",
                    f"{n}.difference_update([5, 6])\n{n}.add(3)"]))  # fmt: skip
     return True
 
@@ -235,8 +248,10 @@ def object_change(g: Gen) -> bool:
     if var.ty.name == "Point":
         g.line(g.pick([f"{n}.px = {v}", f"{n}.py += 1"]))
         return True
-    forms = [f"{n}.n = {v}", f"{n}.n += 1", f"{n}.bump()", f"{n}.bump(k={v})", f"{n}.items.append({v})", f"{n}.t = {n}.t * 0.5", f"setattr({n}, 'extra', {v})",
-             f"{n}.rate = {f}", f"type({n}).total += 1", f"{n}.items[0] = {v}", f"{n}.bump().bump(2)", f"if hasattr({n}, 'extra'):\n    del {n}.extra",
+    forms = [f"{n}.n = {v}", f"{n}.n += 1", f"{n}.bump()", f"{n}.bump(k={v})", f"{n}.items.append({v})", f"{n}.t = {n}.t * 0.5",
+             f"setattr({n}, 'extra', {v})",
+             f"{n}.rate = {f}", f"type({n}).total += 1", f"{n}.items[0] = {v}", f"{n}.bump().bump(2)",
+             f"if hasattr({n}, 'extra'):\n    del {n}.extra",
              f"{n}.__dict__['late'] = {v}", f"{n}.count += 1"]  # fmt: skip
     if g.on("property"):
         forms += [f"{n}.twice = {v}", f"{n}.twice += 2", f"{n}.desc = {v}"]
@@ -266,7 +281,8 @@ def object_make(g: Gen) -> bool:
 def global_change(g: Gen) -> bool:
     v = g.expr("int", 1)
     g.features.add("globals_write")
-    g.line(g.pick([f"G0 = {v}", "G0 += 1", f"G1.append({v})", f"G2['a'] = {v}", "G2['b'] += 1", f"G1[0] = {v}", f"globals()['G0'] = {v}", "bump_global()",
+    g.line(g.pick([f"G0 = {v}", "G0 += 1", f"G1.append({v})", f"G2['a'] = {v}", "G2['b'] += 1", f"G1[0] = {v}", f"globals()['G0'] = {v}",
+                   "bump_global()",
                    "G3 = G3 * 0.5", f"G1[:] = [{v}]"]))  # fmt: skip
     return True
 

@@ -67,7 +67,8 @@ def _loop_head(g: Gen) -> tuple[str, list[Var], int]:
     lst = g.some("list")
     if lst is not None:
         j, n, elem = g.fresh("j"), lst.name, lst.ty.elems[0]
-        options += [(f"for {j} in list({n}):", [Var(j, elem, False)], 4), (f"for {i}, {j} in enumerate({n}[:3]):", [Var(i, INT), Var(j, elem, False)], 3),
+        options += [(f"for {j} in list({n}):", [Var(j, elem, False)], 4), (f"for {i}, {j} in enumerate({n}[:3]):",
+                                                                           [Var(i, INT), Var(j, elem, False)], 3),
                     (f"for {j} in reversed({n}[-3:]):", [Var(j, elem, False)], 3),
                     (f"for {i}, {j} in zip([1, 2], {n}):", [Var(i, INT), Var(j, elem, False)], 2),
                     (f"for {i}, {j} in zip(range(5), {n}[:2]):", [Var(i, INT), Var(j, elem, False)], 2)]  # fmt: skip
@@ -75,7 +76,8 @@ def _loop_head(g: Gen) -> tuple[str, list[Var], int]:
     if dct is not None:
         k, v = g.fresh("k"), g.fresh("v")
         options += [(f"for {k}, {v} in list({dct.name}.items()):", [Var(k, STR), Var(v, dct.ty.elems[0], False)], 3),
-                    (f"for {k} in list({dct.name}.keys())[:2]:", [Var(k, STR)], 2), (f"for {k} in sorted({dct.name}):", [Var(k, STR)], 3)]  # fmt: skip
+                    (f"for {k} in list({dct.name}.keys())[:2]:", [Var(k, STR)], 2), (f"for {k} in sorted({dct.name}):", [Var(k, STR)],
+                                                                                     3)]  # fmt: skip
     ten = g.some("tensor", lambda v: len(v.ty.shape) > 0 and v.ty.dtype == "f")
     if ten is not None:
         row = g.fresh("row")
@@ -144,9 +146,13 @@ def _raiser(g: Gen) -> tuple[str, str]:
     """A statement that may raise, and a handler head that catches it."""
     lst, dct, ten = g.some("list"), g.some("dict"), g.some("tensor", lambda v: len(v.ty.shape) > 0)
     b, i = g.expr("bool", 1), g.expr("int", 1)
-    options = [("hidden_raise(2)" if "opaque" in g.families else f"raises({i})", "UserError"), (f"if {b}:\n    raise UserError({i})", "UserError"), (f"if {b}:\n    raise ValueError('bad %d' % {i})", "(ValueError, KeyError)"),
-               (f"{g.fresh('z')} = 1 // ({i} % 2)", "ZeroDivisionError"), (f"raises({i})", "UserError"), (f"{g.fresh('z')} = int('q' + str({i}))", "ValueError"),
-               (f"assert {b}, 'no'", "AssertionError"), (f"{g.fresh('z')} = next(iter([]))", "StopIteration"), (f"raise UserError({i}) from None", "Exception"),
+    options = [("hidden_raise(2)" if "opaque" in g.families else f"raises({i})", "UserError"),
+               (f"if {b}:\n    raise UserError({i})", "UserError"),
+               (f"if {b}:\n    raise ValueError('bad %d' % {i})", "(ValueError, KeyError)"),
+               (f"{g.fresh('z')} = 1 // ({i} % 2)", "ZeroDivisionError"), (f"raises({i})", "UserError"),
+               (f"{g.fresh('z')} = int('q' + str({i}))", "ValueError"),
+               (f"assert {b}, 'no'", "AssertionError"), (f"{g.fresh('z')} = next(iter([]))", "StopIteration"),
+               (f"raise UserError({i}) from None", "Exception"),
                (f"{g.fresh('z')} = None + {i}", "TypeError")]  # fmt: skip
     if lst is not None:
         options.append((f"{g.fresh('z')} = {lst.name}[{i} + 2]", "IndexError"))
@@ -157,7 +163,8 @@ def _raiser(g: Gen) -> tuple[str, str]:
         n = ten.name
         return g.pick([(f"{g.fresh('z')} = {n} + torch.ones(7, 7)", "RuntimeError"), (f"{g.fresh('z')} = {n}[50]", "IndexError"),
                        (f"{g.fresh('z')} = {n}.view(997)", "RuntimeError"), (f"{g.fresh('z')} = {n} @ torch.ones(9, 9)", "RuntimeError"),
-                       (f"{g.fresh('z')} = {n}.nope", "AttributeError"), (f"{g.fresh('z')} = torch.cat([{n}, torch.ones(1, 1, 1, 1)])", "RuntimeError")])  # fmt: skip
+                       (f"{g.fresh('z')} = {n}.nope", "AttributeError"),
+                       (f"{g.fresh('z')} = torch.cat([{n}, torch.ones(1, 1, 1, 1)])", "RuntimeError")])  # fmt: skip
     return g.pick(options)
 
 
@@ -207,7 +214,8 @@ def raise_out(g: Gen) -> bool:
     cond = g.pick(["{0} and CALL[0] == {1}", "CALL[0] > {1} or ({0} and CALL[0] > 0)"]).format(g.expr("bool", 1), g.pick(["0", "1", "2"]))
     with g.block(f"if {cond}:"):
         g.statements(1)
-        g.line(g.pick([f"raise UserError({g.expr('int', 1)})", "raise ValueError('out')", f"raise UserError({g.expr('str', 0)}, 2) from ValueError('cause')",
+        g.line(g.pick([f"raise UserError({g.expr('int', 1)})", "raise ValueError('out')",
+                       f"raise UserError({g.expr('str', 0)}, 2) from ValueError('cause')",
                        "raises(0)", "raise KeyError('k')", "raise UserError"]))  # fmt: skip
     return True
 
@@ -217,11 +225,14 @@ def with_block(g: Gen) -> bool:
     if not room(g):
         return False
     name = g.fresh("m")
-    head = g.pick([f"with Logged(LOG, {g.expr('str', 0)}):", f"with Logged(LOG, 'm') as {name}:", f"with scoped(LOG, {g.expr('int', 0)}) as {name}:",
-                   "with contextlib.nullcontext():", f"with Logged(LOG, 'x') as {name}, scoped(LOG, 1):", "with Logged(LOG, 'sw', swallow=True):",
-                   f"with contextlib.nullcontext({g.expr('int', 0)}) as {name}:", "with contextlib.suppress(UserError, ZeroDivisionError):"])  # fmt: skip
+    head = g.pick([f"with Logged(LOG, {g.expr('str', 0)}):", f"with Logged(LOG, 'm') as {name}:",
+                   f"with scoped(LOG, {g.expr('int', 0)}) as {name}:",
+                   "with contextlib.nullcontext():", f"with Logged(LOG, 'x') as {name}, scoped(LOG, 1):",
+                   "with Logged(LOG, 'sw', swallow=True):",
+                   f"with contextlib.nullcontext({g.expr('int', 0)}) as {name}:",
+                   "with contextlib.suppress(UserError, ZeroDivisionError):"])  # fmt: skip
     with g.block(head):
-        if "scoped" in head and "as" in head and "Logged" not in head or "nullcontext(" in head and " as " in head:
+        if ("scoped" in head and "as" in head and "Logged" not in head) or ("nullcontext(" in head and " as " in head):
             g.scopes.declare(Var(name, INT))
         g.statements(g.rng.randint(1, 3))
         if "swallow" in head or "suppress" in head:
@@ -233,7 +244,8 @@ def with_block(g: Gen) -> bool:
 def grad_block(g: Gen) -> bool:
     if not room(g):
         return False
-    head = g.pick(["with torch.no_grad():", "with torch.no_grad():", "with torch.enable_grad():", f"with torch.set_grad_enabled({g.expr('bool', 0)}):"])
+    head = g.pick(["with torch.no_grad():", "with torch.no_grad():", "with torch.enable_grad():",
+                   f"with torch.set_grad_enabled({g.expr('bool', 0)}):"])
     with g.block(head):
         g.statements(g.rng.randint(1, 2))
     return True
@@ -264,7 +276,8 @@ def nested_function(g: Gen) -> bool:
         g.loops = saved
         g.line(f"return {a} * {g.expr('int', 1)} + {g.tensor_like(ty.shape, 'f', 0)}")
     arg = g.tensor_like(ty.shape, "f", 0)
-    g.let(ty, g.pick([f"{name}({arg})", f"{name}({arg}, {g.expr('int', 1)})", f"{name}({k}={g.expr('int', 0)}, {a}={arg})", f"{name}({name}({arg}))"]), False, stem="t")
+    calls = [f"{name}({arg})", f"{name}({arg}, {g.expr('int', 1)})", f"{name}({k}={g.expr('int', 0)}, {a}={arg})", f"{name}({name}({arg}))"]
+    g.let(ty, g.pick(calls), False, stem="t")
     g.scopes.declare(Var(name, Ty("fn"), rebind=False))
     return True
 
@@ -333,7 +346,8 @@ def print_stmt(g: Gen) -> bool:
 def opaque_stmt(g: Gen) -> bool:
     i = g.expr("int", 1)
     lst = g.some("list", lambda v: v.ty.elems[0] == INT)
-    forms = [(f"hidden_int({i})", INT), (f"hidden_int({i}) + {g.expr('int', 1)} * 2", INT), (f"{g.expr('int', 1)} - hidden_int({i}) % 3", INT),
+    forms = [(f"hidden_int({i})", INT), (f"hidden_int({i}) + {g.expr('int', 1)} * 2", INT),
+             (f"{g.expr('int', 1)} - hidden_int({i}) % 3", INT),
              (f"[hidden_int(q) for q in range(2)][{i} % 2]", INT)]  # fmt: skip
     if lst is not None:
         forms.append((f"hidden_append({lst.name}, {i})", INT))
@@ -358,7 +372,8 @@ def data_branch(g: Gen) -> bool:
     var = g.some("tensor")
     if var is None or not room(g):
         return False
-    with g.block(f"if {g.pick(['{0}.sum() > 0', '({0} > 0.5).any()', 'bool({0}.mean() < 1)']).format(var.name + ('.float()' if var.ty.dtype != 'f' else ''))}:"):
+    name = var.name + (".float()" if var.ty.dtype != "f" else "")
+    with g.block(f"if {g.pick(['{0}.sum() > 0', '({0} > 0.5).any()', 'bool({0}.mean() < 1)']).format(name)}:"):
         g.statements(g.rng.randint(1, 2))
     with g.block("else:"):
         g.statements(1)

@@ -24,9 +24,11 @@ def operand(g: Gen, depth: int, dtype: str = "f") -> tuple[str, Ty, bool]:
 def t_unary(g: Gen, depth: int) -> Made:
     a, ty, _ = operand(g, depth - 1)
     form = g.pick(["torch.sin({0})", "{0}.cos()", "{0}.tanh()", "torch.relu({0})", "{0}.sigmoid()", "-{0}", "abs({0})", "{0}.abs().sqrt()",
-                   "torch.clamp({0}, -1.0, 1.0)", "{0}.clamp(min=-2)", "F.gelu({0})", "{0}.square().clamp(max=9.0)", "torch.exp(-{0}.abs())",
+                   "torch.clamp({0}, -1.0, 1.0)", "{0}.clamp(min=-2)", "F.gelu({0})", "{0}.square().clamp(max=9.0)",
+                   "torch.exp(-{0}.abs())",
                    "{0}.clone()", "F.relu({0})", "{0}.neg()", "torch.zeros_like({0})", "{0}.round()", "torch.ones_like({0})",
-                   "{0}.new_zeros({0}.shape)", "torch.nan_to_num({0})", "{0}.mul(2)", "torch.add({0}, 1, alpha=2)", "{0}.pow(2).tanh()"])  # fmt: skip
+                   "{0}.new_zeros({0}.shape)", "torch.nan_to_num({0})", "{0}.mul(2)", "torch.add({0}, 1, alpha=2)",
+                   "{0}.pow(2).tanh()"])  # fmt: skip
     return form.format(a), tensor(ty.shape), True
 
 
@@ -34,7 +36,8 @@ def t_unary(g: Gen, depth: int) -> Made:
 def t_scalar(g: Gen, depth: int) -> Made:
     a, ty, _ = operand(g, depth - 1)
     scalar = g.expr(g.pick(["int", "int", "float", "bool"]), depth - 1)
-    form = g.pick(["({0} + {1})", "({0} * {1})", "({1} - {0})", "({0} - {1})", "({0} / 2)", "({0} + {1} * 2)", "torch.mul({0}, {1})", "({1} * {0})",
+    form = g.pick(["({0} + {1})", "({0} * {1})", "({1} - {0})", "({0} - {1})", "({0} / 2)", "({0} + {1} * 2)", "torch.mul({0}, {1})",
+                   "({1} * {0})",
                    "torch.full_like({0}, {1})", "({0} / ({1} + 11.0))"])  # fmt: skip
     return form.format(a, scalar), tensor(ty.shape), True
 
@@ -43,7 +46,8 @@ def t_scalar(g: Gen, depth: int) -> Made:
 def t_binary(g: Gen, depth: int) -> Made:
     a, ty, _ = operand(g, depth - 1)
     b = g.tensor_like(ty.shape, "f", depth - 1)
-    form = g.pick(["({0} + {1})", "({0} * {1})", "({0} - {1})", "torch.maximum({0}, {1})", "torch.where({0} > {1}, {0}, {1})", "({0} / ({1}.abs() + 1))",
+    form = g.pick(["({0} + {1})", "({0} * {1})", "({0} - {1})", "torch.maximum({0}, {1})", "torch.where({0} > {1}, {0}, {1})",
+                   "({0} / ({1}.abs() + 1))",
                    "torch.add({0}, {1}, alpha=2)", "({0} + 0.5 * {1})", "{0}.add({1})", "torch.minimum({0}, {1})"])  # fmt: skip
     return form.format(a, b), tensor(ty.shape), True
 
@@ -57,10 +61,11 @@ def t_reduce(g: Gen, depth: int) -> Made:
     neg = axis - len(ty.shape)
     where = g.pick([str(axis), str(neg)])
     rest = ty.shape[:axis] + ty.shape[axis + 1 :]
-    kept: tuple[Dim, ...] = ty.shape[:axis] + (1,) + ty.shape[axis + 1 :]
+    kept: tuple[Dim, ...] = (*ty.shape[:axis], 1, *ty.shape[axis + 1 :])
     if g.chance(0.3):
         return f"{a}.sum(dim={where}, keepdim=True)", tensor(kept), True
-    return g.pick(["{0}.sum({1})", "{0}.mean(dim={1})", "{0}.max({1})[0]", "torch.amax({0}, {1})", "{0}.min(dim={1}).values", "{0}.prod({1}).tanh()",
+    return g.pick(["{0}.sum({1})", "{0}.mean(dim={1})", "{0}.max({1})[0]", "torch.amax({0}, {1})", "{0}.min(dim={1}).values",
+                   "{0}.prod({1}).tanh()",
                    "torch.logsumexp({0}, {1})"]).format(a, where), tensor(rest), True  # fmt: skip
 
 
@@ -69,7 +74,8 @@ def t_same_axis(g: Gen, depth: int) -> Made:
     a, ty, _ = operand(g, depth - 1)
     if not ty.shape:
         return None
-    return g.pick(["torch.softmax({0}, -1)", "{0}.cumsum(0)", "torch.flip({0}, [0])", "{0}.sort(-1)[0]", "torch.roll({0}, 1, 0)", "F.softmax({0}, dim=0)",
+    return g.pick(["torch.softmax({0}, -1)", "{0}.cumsum(0)", "torch.flip({0}, [0])", "{0}.sort(-1)[0]", "torch.roll({0}, 1, 0)",
+                   "F.softmax({0}, dim=0)",
                    "{0}.log_softmax(-1)", "F.layer_norm({0}, {0}.shape[-1:])"]).format(a), tensor(ty.shape), True  # fmt: skip
 
 
@@ -81,7 +87,8 @@ def t_view(g: Gen, depth: int) -> Made:
         return g.pick([(f"{a}.reshape(1)", tensor((1,)), inplace), (f"{a}[None]", tensor((1,)), inplace)])
     forms: list[tuple[str, Ty, bool]] = [
         (f"{a}.unsqueeze(0)", tensor((1, *shape)), inplace), (f"{a}[None, ...]", tensor((1, *shape)), inplace),
-        (f"{a}.unsqueeze(-1)", tensor((*shape, 1)), inplace), (f"{a}[0]", tensor(shape[1:]), inplace), (f"{a}[-1]", tensor(shape[1:]), inplace),
+        (f"{a}.unsqueeze(-1)", tensor((*shape, 1)), inplace), (f"{a}[0]", tensor(shape[1:]), inplace), (f"{a}[-1]", tensor(shape[1:]),
+                                                                                                        inplace),
         (f"{a}[:]", tensor(shape), inplace), (f"{a}[...]", tensor(shape), inplace), (f"{a}.view_as({a})", tensor(shape), inplace),
         (f"{a}.detach()", tensor(shape), inplace), (f"{a}.select(0, 0)", tensor(shape[1:]), inplace),
         (f"{a}[::2]", tensor((f"half({shape[0]})", *shape[1:])), inplace), (f"{a}.contiguous()", tensor(shape), False),
@@ -92,7 +99,8 @@ def t_view(g: Gen, depth: int) -> Made:
         flipped, flat = tensor((shape[1], shape[0])), tensor((f"{shape[0]}*{shape[1]}",))
         forms += [(f"{a}.t()", flipped, inplace), (f"{a}.transpose(0, 1)", flipped, inplace), (f"{a}.T", flipped, inplace),
                   (f"{a}.permute(1, 0)", flipped, inplace), (f"{a}.reshape(-1)", flat, False), (f"{a}.flatten()", flat, False),
-                  (f"{a}[:, 0]", tensor(shape[:1]), inplace), (f"{a}[..., -1]", tensor(shape[:1]), inplace), (f"{a}.diagonal()", tensor(("diag",)), inplace),
+                  (f"{a}[:, 0]", tensor(shape[:1]), inplace), (f"{a}[..., -1]", tensor(shape[:1]), inplace),
+                  (f"{a}.diagonal()", tensor(("diag",)), inplace),
                   (f"{a}.unbind(1)[0]", tensor(shape[:1]), inplace), (f"{a}.expand(2, -1, -1)", tensor((2, *shape)), False)]  # fmt: skip
     if isinstance(shape[-1], int) and shape[-1] >= 3:
         forms += [(f"{a}[..., :2]", tensor((*shape[:-1], 2)), inplace), (f"{a}.narrow(-1, 1, 2)", tensor((*shape[:-1], 2)), inplace),
@@ -124,7 +132,8 @@ def t_matmul(g: Gen, depth: int) -> Made:
         return None
     n, (p, q) = var.name, var.ty.shape
     return g.pick([(f"({n} @ {n}.t()).tanh()", tensor((p, p)), True), (f"torch.matmul({n}.T, {n}).sigmoid()", tensor((q, q)), True),
-                   (f"torch.einsum('ij,kj->ik', {n}, {n}).tanh()", tensor((p, p)), True), (f"F.linear({n}, {n}).tanh()", tensor((p, p)), True),
+                   (f"torch.einsum('ij,kj->ik', {n}, {n}).tanh()", tensor((p, p)), True), (f"F.linear({n}, {n}).tanh()", tensor((p, p)),
+                                                                                           True),
                    (f"torch.mm({n}, {n}.t()).tanh()", tensor((p, p)), True)])  # fmt: skip
 
 
@@ -138,7 +147,8 @@ def t_create(g: Gen, depth: int) -> Made:
         shape: tuple[Dim, ...] = (dim,) if not size.isdigit() else (g.fixed,)
     else:
         return None
-    form = g.pick(["torch.zeros({0})", "torch.ones({0})", "torch.arange({0}).float()", "torch.full(({0},), {1})", "torch.linspace(0, 1, {0})",
+    form = g.pick(["torch.zeros({0})", "torch.ones({0})", "torch.arange({0}).float()", "torch.full(({0},), {1})",
+                   "torch.linspace(0, 1, {0})",
                    "torch.arange({0}, dtype=torch.float32)"])  # fmt: skip
     text = form.format(size, g.pick(["0.5", "-1.5", "2.0"]))
     return text, tensor(shape), True
@@ -160,7 +170,8 @@ def t_int(g: Gen, depth: int) -> Made:
         if not ty.shape:
             return None
         return f"{src}.argmax(-1)", tensor(ty.shape[:-1], "i"), True
-    return g.pick(["({0} + {1})", "({0} * 2)", "({0} // 2)", "({0} % 3)", "({0} & 3)", "{0}.clamp(0, 2)", "(-{0})", "{0}.abs()", "({0} ^ 1)",
+    return g.pick(["({0} + {1})", "({0} * 2)", "({0} // 2)", "({0} % 3)", "({0} & 3)", "{0}.clamp(0, 2)", "(-{0})", "{0}.abs()",
+                   "({0} ^ 1)",
                    "({0} - {1})"]).format(var.name, g.expr("int", 0)), var.ty, True  # fmt: skip
 
 
@@ -193,7 +204,8 @@ def t_container(g: Gen, depth: int) -> Made:
         g.features.add("dict")
         return g.pick([f"{var.name}['a']", f"{var.name}['b']", f"sum({var.name}.values())", f"list({var.name}.values())[0]"]), elem, False
     g.features.add("list")
-    return g.pick([f"{var.name}[0]", f"{var.name}[-1]", f"sum({var.name})", f"torch.stack({var.name}).sum(0)", f"functools.reduce(torch.add, {var.name})",
+    return g.pick([f"{var.name}[0]", f"{var.name}[-1]", f"sum({var.name})", f"torch.stack({var.name}).sum(0)",
+                   f"functools.reduce(torch.add, {var.name})",
                    f"{var.name}[{g.expr('int', 0)} % len({var.name})]", f"next(iter({var.name}))"]), elem, False  # fmt: skip
 
 
@@ -204,7 +216,8 @@ def _obj_call(g: Gen, var: Var, depth: int) -> Made:
         return f"({a} * {n}.a)", tensor(ty.shape), True
     if var.ty.name == "Point":
         return f"({a} * {n}.px + {n}.py)", tensor(ty.shape), True
-    forms = [f"{n}.scale({a})", f"{n}.half({a})", f"({a} * {n}.n)", f"{n}.keep({a})", f"({a} + {n}.t)", f"{n}.shift({a}, by={g.expr('int', 0)})"]
+    forms = [f"{n}.scale({a})", f"{n}.half({a})", f"({a} * {n}.n)", f"{n}.keep({a})", f"({a} + {n}.t)",
+             f"{n}.shift({a}, by={g.expr('int', 0)})"]
     if g.on("dunder"):
         forms += [f"{n}({a})", f"({n} @ {a})", f"({a} * (1 if {n} else 2))", f"({n} * {a})"]
     return g.pick(forms), tensor(ty.shape), True
@@ -235,7 +248,8 @@ def t_function(g: Gen, depth: int) -> Made:
     if g.on("defaults"):
         forms += ["with_default({a})", "with_default({a}, {i})", "with_default({a}, acc=[{i}])", "kwonly({a}, k={i})"]
     if g.on("varargs"):
-        forms += ["variadic({a}, {i}, 2)", "variadic({a}, *[1, {i}])", "variadic({a}, scale={b})", "variadic({a}, *(1, 2), **{{'scale': 0.5, 'z': {i}}})"]
+        forms += ["variadic({a}, {i}, 2)", "variadic({a}, *[1, {i}])", "variadic({a}, scale={b})",
+                  "variadic({a}, *(1, 2), **{{'scale': 0.5, 'z': {i}}})"]
     if g.on("closure"):
         forms += ["ADD_TWO({a})", "make_adder({i})({a})", "COUNTED({a})"]
     if g.on("recursion"):
@@ -257,14 +271,16 @@ def t_opaque(g: Gen, depth: int) -> Made:
     obj = g.some("obj", lambda v: v.ty.name in ("Box", "SubBox"))
     if obj and g.chance(0.3):
         return f"{obj.name}.odd({a})", tensor(ty.shape), True
-    return g.pick(["hidden({a})", "breaks_inside({a}, {i})", "sum(hidden_parts({a}))", "sum([q * 2 for q in hidden_parts({a})])", "({a} + hidden({b}))", "(hidden({b}) * {a} - 1)", "helper(hidden({a}), {i})",
+    return g.pick(["hidden({a})", "breaks_inside({a}, {i})", "sum(hidden_parts({a}))", "sum([q * 2 for q in hidden_parts({a})])",
+                   "({a} + hidden({b}))", "(hidden({b}) * {a} - 1)", "helper(hidden({a}), {i})",
                    "torch.maximum({a}, hidden({b}, {i}))"]).format(a=a, b=b, i=g.expr("int", 0)), tensor(ty.shape), True  # fmt: skip
 
 
 @expr("tensor", 1, "rng")
 def t_rng(g: Gen, depth: int) -> Made:
     a, ty, _ = operand(g, depth - 1)
-    return g.pick(["({0} + torch.rand_like({0}))", "F.dropout({0}, 0.5)", "F.dropout({0}, 0.5, training=False)", "({0} + torch.randn(()))"]).format(a), \
+    return g.pick(["({0} + torch.rand_like({0}))", "F.dropout({0}, 0.5)", "F.dropout({0}, 0.5, training=False)",
+                   "({0} + torch.randn(()))"]).format(a), \
         tensor(ty.shape), True  # fmt: skip
 
 

@@ -17,14 +17,16 @@ SILENT = {"extrainput", "methodentry", "opt", "dtype", "alias", "views", "inplac
 def fuzz(*arguments: str, timeout: float = 900.0) -> str:
     """Run the command line in its own process (it forks, which a process that ran autograd must not) and return its output."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
-    done = subprocess.run([sys.executable, "-m", "tests.fuzz", *arguments], cwd=ROOT, env=env, capture_output=True, text=True, timeout=timeout)
+    done = subprocess.run([sys.executable, "-m", "tests.fuzz", *arguments], cwd=ROOT, env=env, capture_output=True, text=True,
+                          timeout=timeout)
     assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout[-12000:]}\n{done.stderr[-3000:]}"
     return done.stdout
 
 
 def test_programs_equal_eager() -> None:
     """150 programs on dynamo_nb: no difference, at least 90 % with a graph and 60 % whole."""
-    out = fuzz("--programs", "150", "--seed", "0", "--subject", "dynamo_nb", "--shrink", "20", "--shrinks", "1", "--min-graph", "90", "--min-whole", "60")
+    out = fuzz("--programs", "150", "--seed", "0", "--subject", "dynamo_nb", "--shrink", "20", "--shrinks", "1", "--min-graph", "90",
+               "--min-whole", "60")
     assert "150 programs" in out
     assert "mismatches 0, crashes 0, hangs 0, harness errors 0" in out
 
