@@ -25,7 +25,9 @@ def torch_folder() -> pathlib.Path:
         raise SystemExit(f"dynamo_nb needs torch {TORCH_MINOR} to build: pip install 'torch=={TORCH_MINOR}.0' first.")
     version = importlib.metadata.version("torch")
     if version.split("+")[0].rsplit(".", 1)[0] != TORCH_MINOR:
-        raise SystemExit(f"dynamo_nb is made for torch {TORCH_MINOR}, but torch {version} is installed: pip install 'torch=={TORCH_MINOR}.0'.")
+        raise SystemExit(
+            f"dynamo_nb is made for torch {TORCH_MINOR}, but torch {version} is installed: pip install 'torch=={TORCH_MINOR}.0'."
+        )
     return pathlib.Path(spec.submodule_search_locations[0])
 
 
@@ -38,7 +40,9 @@ class BuildExt(build_ext):
         compilers = [self.compiler.compiler_so[0], self.compiler.compiler_cxx[0]]
         missing = [name for name in compilers if shutil.which(name) is None]
         if missing:
-            raise SystemExit(f"dynamo_nb needs a C and C++ compiler to build, but '{missing[0]}' was not found: install g++ (apt-get install g++).")
+            raise SystemExit(
+                f"dynamo_nb needs a C and C++ compiler to build, but '{missing[0]}' was not found: install g++ (apt-get install g++)."
+            )
         torch = torch_folder()
         include = [str(torch / "include")]
         for name in ("compiler_so", "compiler_so_cxx"):  # debug information would double the build time

@@ -160,7 +160,8 @@ def _need(value: Any, kinds: Any) -> Any:
 
 
 def _item_read(source: Any, base: Any, scope: Scope) -> Any:
-    for kind in (tuple, list, collections.deque):
+    containers: tuple[Any, ...] = (tuple, list, collections.deque)
+    for kind in containers:
         if isinstance(base, kind):
             return kind.__getitem__(base, source.index)
     raise Missing(f"a {type(base).__name__} has no items by position")
@@ -175,6 +176,17 @@ def _nth(iterable: Any, index: int) -> Any:
 def _ordered(base: Any) -> Any:
     kind: Any = collections.OrderedDict if isinstance(base, collections.OrderedDict) else dict
     return kind.keys(_need(base, dict))
+
+
+_ABSENT = object()
+
+
+def _dict_read(base: Any, key: Any) -> Any:
+    """The value under a key, past any overridden `__getitem__` and `__missing__`."""
+    value = base.get(key, _ABSENT) if isinstance(base, types.MappingProxyType) else dict.get(_need(base, dict), key, _ABSENT)
+    if value is _ABSENT:
+        raise Missing(f"no key {key!r}")
+    return value
 
 
 def _property_read(source: Any, base: Any, scope: Scope) -> Any:
@@ -201,7 +213,9 @@ _register(
     lambda x, n: ("module", x.module_name, f"ModuleGuardAccessor({x.module_name!r})"),
     lambda x, base, scope: sys.modules[x.module_name],
 )
-_register(s.AttrSource, lambda x, n: ("attr", x.member, f"GetAttrGuardAccessor({x.member})"), lambda x, base, scope: getattr(base, x.member))
+_register(
+    s.AttrSource, lambda x, n: ("attr", x.member, f"GetAttrGuardAccessor({x.member})"), lambda x, base, scope: getattr(base, x.member)
+)
 _register(s.InstanceDictSource, lambda x, n: ("instance_dict", None, "GetInstanceDictGuardAccessor"), lambda x, base, scope: _dict_of(base))
 _register(s.TypeSource, lambda x, n: ("type", None, "TypeGuardAccessor"), lambda x, base, scope: type(base))
 _register(
@@ -218,7 +232,7 @@ _register(s.GetItemSource, lambda x, n: ("item", x.index, f"GetItemGuardAccessor
 _register(
     s.DictGetItemSource,
     lambda x, n: ("dict_item", x.key, f"DictGetItemGuardAccessor({x.key!r})"),
-    lambda x, base, scope: base[x.key] if isinstance(base, types.MappingProxyType) else dict.__getitem__(_need(base, dict), x.key),
+    lambda x, base, scope: _dict_read(base, x.key),
 )
 _register(
     s.DictKeySource,
@@ -228,7 +242,7 @@ _register(
 _register(
     s.DictValueSource,
     lambda x, n: ("dict_value", x.index, f"DictValueGuardAccessor({x.index})"),
-    lambda x, base, scope: dict.__getitem__(base, _nth(_ordered(base), x.index)),
+    lambda x, base, scope: _dict_read(base, _nth(_ordered(base), x.index)),
 )
 _register(
     s.CellContentsSource,

@@ -120,7 +120,9 @@ class GuardBuilder:
             own = () if assumption.source is None or isinstance(kind, shapes.ShapeEnv | State) else (assumption.source,)
             if kind.scope == "value" and not own:
                 raise ValueError("the kind needs a source")
-            return Guard(kind, tuple(map(skip_transparent, (*own, *others))), kind.prepare(assumption.payload), assumption.file, assumption.line)
+            return Guard(
+                kind, tuple(map(skip_transparent, (*own, *others))), kind.prepare(assumption.payload), assumption.file, assumption.line
+            )
         except (TypeError, ValueError) as error:
             raise _build_error(assumption, error) from error
 

@@ -8,6 +8,7 @@ Kinds over several values are in relations.py, tensors in tensors.py, shapes in 
 
 from __future__ import annotations
 
+import operator
 import types
 from typing import Any, ClassVar
 
@@ -247,7 +248,8 @@ class DictLength(SequenceLength):
 
 def raw_length(value: Any) -> int:
     """Length as the native leaf takes it: past any overridden `__len__` of built-in containers."""
-    for kind in (tuple, list, dict, set, frozenset):
+    containers: tuple[Any, ...] = (tuple, list, dict, set, frozenset)
+    for kind in containers:
         if isinstance(value, kind):
             return kind.__len__(value)
     return len(value)
@@ -361,14 +363,17 @@ class SetContents(Kind):
 
     @staticmethod
     def _holds(kept: Any, value: Any) -> bool:
-        for kind in (set, frozenset):
+        containers: tuple[Any, ...] = (set, frozenset)
+        for kind in containers:
             if isinstance(value, kind):
                 members = list(kind.__iter__(value))
                 return len(members) == len(kept) and all(any(p.check(m) for m in members) for p in kept)
         return False
 
     def reason(self, kept: Any, value: Any, label: str) -> str | None:
-        return None if self._holds(kept, value) else f"members of {label} changed: expected {{{self._shown(kept)}}}, found {content_repr(value)}"
+        if self._holds(kept, value):
+            return None
+        return f"members of {label} changed: expected {{{self._shown(kept)}}}, found {content_repr(value)}"
 
 
 @guard_kind("CLASS_ATTR_ABSENT")
@@ -467,7 +472,7 @@ class TupleIteratorLen(Kind):
     def reason(self, kept: Any, value: Any, label: str) -> str | None:
         if type(value) is not type(iter(())):
             return f"{label} is no tuple iterator but a {describe(type(value))}"
-        left = value.__length_hint__()
+        left = operator.length_hint(value)
         return None if left == kept[0] else f"{label} has {left} items left, expected {kept[0]}"
 
 

@@ -67,7 +67,9 @@ class GuardManagerWrapper:
     def records(self) -> list[GuardRecord]:
         return explain.records(self)
 
-    def latency_us(self, values: tuple[Any, ...], globals: dict[str, Any], builtins: Any = None, closure: Any = None, rounds: int = 10) -> float:
+    def latency_us(
+        self, values: tuple[Any, ...], globals: dict[str, Any], builtins: Any = None, closure: Any = None, rounds: int = 10
+    ) -> float:
         """Microseconds one check takes, the best of `rounds`."""
         best = float("inf")
         for _ in range(rounds):

@@ -184,7 +184,7 @@ class _Compiler:
             raise self.fail(node)
         if name in ("And", "Or"):
             self.chain("jump_if_false" if name == "And" else "jump_if_true", [lambda a=a: self.visit(a) for a in args])
-        elif name in _FOLDED and len(args) > 1 or (name in _TWO and len(args) == 2):
+        elif (name in _FOLDED and len(args) > 1) or (name in _TWO and len(args) == 2):
             self.visit(args[0])
             for arg in args[1:]:
                 self.visit(arg)

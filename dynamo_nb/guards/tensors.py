@@ -117,7 +117,12 @@ class TensorMatch(Kind):
             if not kept.type.is_(type(value)):
                 return False
             index = value.device.index
-            same = (keys, dtype, device, requires_grad) == (key_names(native.tensor_meta(value)[0]), value.dtype, index, value.requires_grad)
+            same = (keys, dtype, device, requires_grad) == (
+                key_names(native.tensor_meta(value)[0]),
+                value.dtype,
+                index,
+                value.requires_grad,
+            )
             return same and _fits(size, value.size) and _fits(stride, value.stride)
 
         return {"check_tensor": check_tensor, "torch": torch, "DispatchKeySet": lambda *names: f"DispatchKeySet({', '.join(names)})"}
@@ -128,8 +133,8 @@ class TensorMatch(Kind):
             if isinstance(value, torch.Tensor):
                 return f"expected type of '{label}' to be {kept.type.text}, found {describe(type(value))}"
             return f"expected type of '{label}' to be a tensor type, {kept.type.text}, but found {describe(type(value))}"
-        keys, scalar, _, index, requires_grad, size, stride = native.tensor_meta(value)
-        index = None if index < 0 else index
+        keys, scalar, _, number, requires_grad, size, stride = native.tensor_meta(value)
+        index = None if number < 0 else number
         if keys != m.keys:
             return f"tensor '{label}' dispatch key set mismatch. expected {key_names(m.keys)}, actual {key_names(keys)}"
         if scalar != m.scalar_type:

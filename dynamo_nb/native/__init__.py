@@ -14,13 +14,16 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import threading
 import types
+from typing import Any
 
 SUPPORTED_PYTHON = (3, 11)
 SUPPORTED_TORCH = "2.13"
 
 if sys.version_info[:2] != SUPPORTED_PYTHON or sys.implementation.name != "cpython":
-    raise ImportError(f"dynamo_nb needs CPython 3.11, this is {sys.implementation.name} {sys.version.split()[0]}: use a 3.11 environment.")
+    _this = f"{sys.implementation.name} {sys.version.split()[0]}"
+    raise ImportError(f"dynamo_nb needs CPython 3.11, this is {_this}: use a 3.11 environment.")
 
 import torch  # noqa: E402  (the extension resolves its symbols against the libraries torch has loaded)
 
@@ -114,19 +117,13 @@ __all__ = [
 
 def _may_wait() -> bool:
     """False while this thread holds a module's import lock: waiting for the compiler could then deadlock."""
-    bootstrap = importlib._bootstrap  # type: ignore[attr-defined]
-    me = _thread_ident()
+    bootstrap: Any = importlib._bootstrap  # type: ignore[attr-defined]
+    me = threading.get_ident()
     for reference in list(bootstrap._module_locks.values()):
         lock = reference()
         if lock is not None and getattr(lock, "owner", None) == me:
             return False
     return True
-
-
-def _thread_ident() -> int:
-    import _thread
-
-    return _thread.get_ident()
 
 
 def _fail(fact: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from dynamo_nb import native  # noqa: E402
+from dynamo_nb import native
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,9 @@ def flat_code(code: types.CodeType) -> types.CodeType:
 class Echo:
     """A region whose converter compiles every function to itself, and counts."""
 
-    def __init__(self, only: Callable[[types.CodeType], bool] | None = None, target: Callable[[types.CodeType], types.CodeType] = flat_code) -> None:
+    def __init__(
+        self, only: Callable[[types.CodeType], bool] | None = None, target: Callable[[types.CodeType], types.CodeType] = flat_code
+    ) -> None:
         self.converted: list[str] = []
         self.calls: list[tuple[Any, ...]] = []
         self.only = only or (lambda code: "/tests/native/test_" in code.co_filename)

@@ -14,7 +14,8 @@ from dynamo_nb import native
 
 def _guarded(name, value):
     root = native.RootGuardManager()
-    root.child("local", (name, 0), f"L[{name!r}]", "LocalGuardAccessor").add_leaf("EQUALS_MATCH", f"L[{name!r}] == {value!r}", ("equals", value))
+    node = root.child("local", (name, 0), f"L[{name!r}]", "LocalGuardAccessor")
+    node.add_leaf("EQUALS_MATCH", f"L[{name!r}] == {value!r}", ("equals", value))
     return root
 
 

@@ -37,19 +37,25 @@ def _run(body: str) -> str:
 
 
 def test_hooked_recursion_to_a_hundred_thousand():
-    assert _run("""
+    assert (
+        _run("""
         sys.setrecursionlimit(200_000)
         with echo:
             print(down(100_000))
-    """) == "100000\n"
+    """)
+        == "100000\n"
+    )
 
 
 def test_compiled_recursion_to_a_hundred_thousand():
-    assert _run("""
+    assert (
+        _run("""
         sys.setrecursionlimit(200_000)
         plain, down = down, echo.compile(down)
         print(down(100_000))
-    """) == "100000\n"
+    """)
+        == "100000\n"
+    )
 
 
 @pytest.mark.parametrize("limit", [300, 60_000])
@@ -80,7 +86,8 @@ def test_recursion_error_comes_at_the_same_depth(limit):
 
 
 def test_in_a_thread_with_a_small_stack():
-    assert _run("""
+    assert (
+        _run("""
         sys.setrecursionlimit(100_000)
         threading.stack_size(256 * 1024)
         out = []
@@ -93,11 +100,14 @@ def test_in_a_thread_with_a_small_stack():
         t = threading.Thread(target=lambda: out.append(down(30_000)))
         t.start(); t.join()
         print(out)
-    """) == "[30000, 30000]\n"
+    """)
+        == "[30000, 30000]\n"
+    )
 
 
 def test_exception_through_many_stack_segments():
-    assert _run("""
+    assert (
+        _run("""
         sys.setrecursionlimit(200_000)
         def bad(n):
             if n == 0:
@@ -111,16 +121,18 @@ def test_exception_through_many_stack_segments():
             while tb: tb, n = tb.tb_next, n + 1
             print(error, n)
             error.__traceback__ = None
-    """) == "deep 80002\n"
+    """)
+        == "deep 80002\n"
+    )
 
 
 def test_data_stack_chunk_edges():
     """Frames of many sizes, so that the edges of the data stack's chunks fall everywhere."""
-    assert _run("""
+    assert (
+        _run("""
         sys.setrecursionlimit(20_000)
         space = {}
         for size in (1, 7, 60, 500, 1900):
-            names = ", ".join(f"v{i} = n" for i in range(1)) 
             body = "\\n".join(f"    v{i} = n" for i in range(size))
             exec(f"def f{size}(n, fs):\\n{body}\\n    return n if n == 0 else fs[n % 5](n - 1, fs) + v{size - 1} - n + 1", space)
         fs = [space[f"f{size}"] for size in (1, 7, 60, 500, 1900)]
@@ -131,11 +143,14 @@ def test_data_stack_chunk_edges():
         for start in range(40):
             assert compiled[1](400 + start, compiled) == 400 + start
         print("ok")
-    """) == "ok\n"
+    """)
+        == "ok\n"
+    )
 
 
 def test_chaining_with_torch_compile_both_ways():
-    assert _run("""
+    assert (
+        _run("""
         import torch
         import torch._dynamo as d
         def small(x): return x + 1
@@ -160,11 +175,14 @@ def test_chaining_with_torch_compile_both_ways():
         handle = d.eval_frame.set_eval_frame(None)
         d.eval_frame.set_eval_frame(handle)
         print("ok")
-    """) == "ok\n"
+    """)
+        == "ok\n"
+    )
 
 
 def test_hook_left_below_another_one_takes_itself_out():
-    assert _run("""
+    assert (
+        _run("""
         import torch
         import torch._dynamo as d
         callback = lambda *a: None
@@ -183,4 +201,6 @@ def test_hook_left_below_another_one_takes_itself_out():
         sys.setrecursionlimit(100_000)
         assert down(60_000) == 60_000
         print("ok")
-    """) == "ok\n"
+    """)
+        == "ok\n"
+    )

@@ -36,7 +36,10 @@ LeafPtr make_leaf(PyObject *form);
 struct Identity {
     PyObject *strong = nullptr, *weak = nullptr;
     bool set(PyObject *object);  // false with an exception when it can't be referenced weakly
-    bool is(PyObject *object) const { return strong ? strong == object : weak && PyWeakref_GET_OBJECT(weak) == object; }
+    bool is(PyObject *object) const
+    {
+        return strong ? strong == object : weak && object != Py_None && PyWeakref_GET_OBJECT(weak) == object; /* dead: None */
+    }
     int traverse(visitproc visit, void *arg) { Py_VISIT(strong); return 0; }
     Identity() = default;
     Identity(const Identity &) = delete;
