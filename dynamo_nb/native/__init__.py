@@ -11,6 +11,7 @@ The rewritten code of an entry takes them all as plain positional arguments.
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import sys
@@ -29,7 +30,8 @@ import torch  # noqa: E402  (the extension resolves its symbols against the libr
 
 if torch.__version__.split("+")[0].rsplit(".", 1)[0] != SUPPORTED_TORCH:
     raise ImportError(
-        f"dynamo_nb is made for torch {SUPPORTED_TORCH}, but torch {torch.__version__} is installed: pip install 'torch=={SUPPORTED_TORCH}.0'."
+        f"dynamo_nb is made for torch {SUPPORTED_TORCH}, but torch {torch.__version__} is installed: "
+        f"pip install 'torch=={SUPPORTED_TORCH}.0'."
     )
 
 try:
@@ -189,5 +191,6 @@ def _plain_types() -> tuple[type, ...]:
 _native.set_tensor_type(torch._C.TensorBase)
 _native.set_content_types(_singleton_types(), _plain_types())
 _native.set_may_wait(_may_wait)
-os.register_at_fork(after_in_child=_native.lock_after_fork)
+atexit.register(_native.set_disabled, True)  # nothing is compiled while the interpreter goes down
+os.register_at_fork(after_in_child=_native.after_fork)
 self_test()

@@ -64,6 +64,7 @@ PyObject *dnb_region_module_init(PyObject *module);
 /* ---- frame.c ---- */
 void dnb_hook_acquire(void);
 void dnb_hook_release(void);
+void dnb_hook_after_fork(int depth);
 bool dnb_tracing(void);
 int dnb_recursion_bonus(int amount); /* adds to the thread's remaining recursion depth */
 
@@ -94,7 +95,7 @@ int dnb_state_init(PyObject *module);
 
 /* ---- lock.c ---- */
 typedef enum { LOCK_ERROR = -1, LOCK_AT_ONCE = 0, LOCK_WAITED = 1, LOCK_REFUSED = 2 } DnbLock;
-DnbLock dnb_lock_acquire(bool may_refuse);
+DnbLock dnb_lock_acquire(bool may_refuse); /* with may_refuse: REFUSED where waiting could deadlock */
 void dnb_lock_release(void);
 int dnb_lock_init(PyObject *module);
 

@@ -43,6 +43,14 @@ void dnb_hook_release(void)
     else buried_by = now;
 }
 
+/* In a forked child only the forking thread's regions are left. */
+void dnb_hook_after_fork(int depth)
+{
+    active = depth;
+    PyInterpreterState *interp = PyInterpreterState_Get();
+    if (!active && _PyInterpreterState_GetEvalFrameFunc(interp) == eval_hook) uninstall(interp);
+}
+
 bool dnb_hook_present(void) { return active > 0; }
 
 bool dnb_tracing(void) { return PyThreadState_Get()->c_tracefunc != NULL; }

@@ -51,13 +51,14 @@ void dnb_lock_release(void)
 }
 
 /* In the child only the forking thread lives: it keeps what it held, anybody else's hold is void. */
-static PyObject *lock_after_fork(PyObject *module, PyObject *unused)
+static PyObject *after_fork(PyObject *module, PyObject *unused)
 {
     PyThread_type_lock fresh = PyThread_allocate_lock();
     if (!fresh) return PyErr_NoMemory();
     lock = fresh; /* the old one may be in any state: it is left alone */
     if (depth && owner == PyThread_get_thread_ident()) PyThread_acquire_lock(lock, NOWAIT_LOCK);
     else depth = 0, owner = 0;
+    dnb_hook_after_fork(dnb_thread()->depth);
     Py_RETURN_NONE;
 }
 
@@ -107,7 +108,7 @@ static PyObject *compile_lock(PyObject *module, PyObject *unused) { return PyObj
 static PyMethodDef lock_methods[] = {
     {"compile_lock", compile_lock, METH_NOARGS, "compile_lock() -> context manager over the process-wide re-entrant lock."},
     {"set_may_wait", set_may_wait, METH_O, "set_may_wait(fn | None): asked before a miss waits for the lock."},
-    {"lock_after_fork", lock_after_fork, METH_NOARGS, "lock_after_fork(): to be called in the child."},
+    {"after_fork", after_fork, METH_NOARGS, "after_fork(): to be called in the child: lock and regions of other threads are void."},
     {NULL}};
 
 int dnb_lock_init(PyObject *module)

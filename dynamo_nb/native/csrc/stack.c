@@ -13,6 +13,7 @@
 
 #define RESERVE ((uintptr_t)1 << 20)  /* what must be left for whatever a frame calls: torch kernels, compilers */
 #define SEGMENT ((size_t)256 << 20)   /* address space only: pages are committed when touched */
+#define SMALLEST ((size_t)4 << 20)    /* where address space is limited */
 
 static void find_stack(DnbThread *t)
 {
@@ -53,7 +54,11 @@ int dnb_on_fresh_stack(DnbStackFn fn, void *arg)
 {
     DnbThread *t = dnb_thread();
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    char *memory = (char *)mmap(NULL, SEGMENT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    size_t segment = SEGMENT;
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
+    char *memory = (char *)mmap(NULL, segment, PROT_READ | PROT_WRITE, flags, -1, 0);
+    while (memory == (char *)MAP_FAILED && segment > SMALLEST)
+        memory = (char *)mmap(NULL, segment /= 2, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (memory == (char *)MAP_FAILED) {
         PyErr_NoMemory();
         return -1;
@@ -62,24 +67,24 @@ int dnb_on_fresh_stack(DnbStackFn fn, void *arg)
     Switch *s = (Switch *)PyMem_RawMalloc(sizeof(Switch)); /* kept off the stack that is running out */
     if (!s || getcontext(&s->there) != 0) {
         PyMem_RawFree(s);
-        munmap(memory, SEGMENT);
+        munmap(memory, segment);
         PyErr_NoMemory();
         return -1;
     }
     s->fn = fn;
     s->arg = arg;
     s->there.uc_stack.ss_sp = memory + page;
-    s->there.uc_stack.ss_size = SEGMENT - page;
+    s->there.uc_stack.ss_size = segment - page;
     s->there.uc_link = &s->here;
     makecontext(&s->there, (void (*)(void))trampoline, 2, (unsigned)((uintptr_t)s >> 32), (unsigned)(uintptr_t)s);
     uintptr_t low = t->stack_low, size = t->stack_size;
     t->stack_low = (uintptr_t)(memory + page);
-    t->stack_size = SEGMENT - page;
+    t->stack_size = segment - page;
     int failed = swapcontext(&s->here, &s->there);
     t->stack_low = low;
     t->stack_size = size;
     PyMem_RawFree(s);
-    munmap(memory, SEGMENT);
+    munmap(memory, segment);
     if (failed) {
         PyErr_SetString(PyExc_MemoryError, "could not switch to a fresh stack");
         return -1;
