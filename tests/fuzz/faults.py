@@ -1,103 +1,80 @@
-"""Seeded faults: twenty deliberate mistakes in the compiler, each of which the fuzzer must find.
+"""The seeded faults: deliberate mistakes in dynamo_nb that the fuzzer must find (run by `fault_harness`).
 
-In: names of faults (none: all), a subject. Out: for each the seed that showed it. A fault is a name, a context manager that
-breaks the compiler while it is open (entered in the forked child only), and a regular expression that a program must
-match to be able to show it. A fault counts as found only on a program that is right without it.
+Each is a generator function that breaks the compiler while it is suspended; its docstring says what is wrong. Guard
+faults forget one kind of guard; effect faults lose, repeat or reorder what is replayed after a graph; the rest are
+wrong values, names and places. dynamo_nb is imported when a fault is applied, in the forked child only.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
-from .batch import run_many, run_one
-from .gen import generate
-from .subjects import Subject
-
-
-@dataclass
-class Fault:
-    """One seeded fault."""
-
-    name: str
-    needs: str
-    apply: Callable[[], contextlib.AbstractContextManager[Any]]
-    about: str
-
-
-FAULTS: dict[str, Fault] = {}
-
-
-def fault(name: str, needs: str = "") -> Callable[[Callable[[], Iterator[None]]], Callable[[], Iterator[None]]]:
-    """Register a generator function as a fault; its docstring says what is wrong."""
-
-    def register(write: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
-        FAULTS[name] = Fault(name, needs, contextlib.contextmanager(write), (write.__doc__ or "").strip())
-        return write
-
-    return register
+from .fault_harness import FAULTS, fault, patched, run_faults
 
 
 @contextlib.contextmanager
-def patched(owner: Any, name: str, value: Any) -> Iterator[Any]:
-    """Replace an attribute (or a mapping's item) while open; yields the original."""
-    if isinstance(owner, dict):
-        old = owner[name]
-        owner[name] = value
-    else:
-        old = getattr(owner, name)
-        setattr(owner, name, value)
-    try:
-        yield old
-    finally:
-        if isinstance(owner, dict):
-            owner[name] = old
-        else:
-            setattr(owner, name, old)
+def without_guards(*kinds: str) -> Iterator[None]:
+    """The guard builder forgets every assumption of these kinds."""
+    from dynamo_nb.guards.builder import GuardBuilder
+
+    add_all = GuardBuilder.add_all
+
+    def forgetful(self: Any, assumptions: Any) -> None:
+        add_all(self, [a for a in assumptions if a.kind not in kinds])
+
+    with patched(GuardBuilder, "add_all", forgetful):
+        yield
 
 
-def candidates(needs: str, seed: int, count: int) -> Iterator[int]:
-    """The first `count` seeds from `seed` on whose program matches the pattern."""
-    pattern = re.compile(needs)
-    found = 0
-    for value in range(seed, seed + 50 * count):
-        if found >= count:
-            return
-        source = generate(value).source
-        if pattern.search(source[source.rindex("CALL = [0]") :]):
-            found += 1
-            yield value
+@fault("guard_equals_off")
+def guard_equals_off() -> Iterator[None]:
+    """Values of ints, floats and strings are not guarded."""
+    with without_guards("EQUALS_MATCH"):
+        yield
 
 
-def find(one: Fault, subject: Subject, seed: int, limit: int, jobs: int) -> tuple[int | None, int, str]:
-    """Seed of a program that shows the fault (None if there is none), programs run, and the difference."""
-    count = 0
-    for outcome in run_many(candidates(one.needs, seed, limit), subject, jobs, batch=10, context=one.apply):
-        count += 1
-        if outcome.status == "harness error":
-            return None, count, outcome.note
-        if outcome.status in ("differs", "crashed", "hung") and run_one(generate(outcome.seed, outcome.attempt), subject).status == "same":
-            return outcome.seed, count, str(outcome.diffs[0]) if outcome.diffs else outcome.status
-    return None, count, ""
+@fault("guard_tensor_off")
+def guard_tensor_off() -> Iterator[None]:
+    """dtype, shape and requires_grad of tensors are not guarded."""
+    with without_guards("TENSOR_MATCH"):
+        yield
 
 
-def run_faults(names: list[str], subject: Subject, seed: int, limit: int, jobs: int) -> int:
-    """Run the named faults (all if none is named), print a line for each; 1 if one was not found."""
-    unknown = [n for n in names if n not in FAULTS]
-    if unknown:
-        raise SystemExit(f"unknown faults {', '.join(unknown)}; known: {', '.join(FAULTS)}")
-    missed = 0
-    for one in FAULTS.values():
-        if names and one.name not in names:
-            continue
-        start = time.monotonic()
-        where, count, what = find(one, subject, seed, limit, jobs)
-        missed += where is None
-        verdict = f"found by seed {where} after {count}" if where is not None else f"NOT FOUND in {count}"
-        print(f"{one.name:28s} {verdict} programs, {time.monotonic() - start:.1f} s  {what[:220]}", flush=True)
-    print(f"{len(names or FAULTS) - missed} of {len(names or FAULTS)} seeded faults found")
-    return 1 if missed else 0
+@fault("guard_constant_off", needs=r"is (not )?None|flag")
+def guard_constant_off() -> Iterator[None]:
+    """None, True and False are not guarded."""
+    with without_guards("CONSTANT_MATCH", "BOOL_MATCH", "NONE_MATCH"):
+        yield
+
+
+@fault("guard_length_off", needs=r"lst|ts\b|G1")
+def guard_length_off() -> Iterator[None]:
+    """Lengths of lists and tuples are not guarded."""
+    with without_guards("SEQUENCE_LENGTH"):
+        yield
+
+
+@fault("guard_dict_keys_off", needs=r"\bd\b|\bdt\b|G2")
+def guard_dict_keys_off() -> Iterator[None]:
+    """Keys of dicts and their order are not guarded."""
+    with without_guards("DICT_KEYS"):
+        yield
+
+
+@fault("guard_shape_env_off", needs=r"shape|size\(|len\(")
+def guard_shape_env_off() -> Iterator[None]:
+    """Conditions on symbolic sizes are not guarded."""
+    with without_guards("SHAPE_ENV"):
+        yield
+
+
+@fault("guard_aliasing_off", needs=r"= x$|= x\[:\]|= lst$")
+def guard_aliasing_off() -> Iterator[None]:
+    """Whether two inputs are the same object is not guarded."""
+    with without_guards("OBJECT_ALIASING", "NO_TENSOR_ALIASING", "NO_ALIASING", "STORAGE_OVERLAP", "NO_STORAGE_OVERLAP"):
+        yield
+
+
+__all__ = ["FAULTS", "run_faults"]

@@ -72,7 +72,7 @@ class Snapshotter:
         if isinstance(obj, dict):
             return ("map", type(obj).__name__, [(self.take(k, depth + 1), self.take(v, depth + 1)) for k, v in obj.items()])
         if isinstance(obj, (set, frozenset)):
-            return ("set", type(obj).__name__, sorted(obj, key=repr))
+            return ("set", type(obj).__name__, list(obj))
         if isinstance(obj, types.FunctionType):
             return self.function(obj, depth)
         if isinstance(obj, types.MethodType):

@@ -252,7 +252,8 @@ def object_change(g: Gen) -> bool:
              f"setattr({n}, 'extra', {v})",
              f"{n}.rate = {f}", f"type({n}).total += 1", f"{n}.items[0] = {v}", f"{n}.bump().bump(2)",
              f"if hasattr({n}, 'extra'):\n    del {n}.extra",
-             f"{n}.__dict__['late'] = {v}", f"{n}.count += 1"]  # fmt: skip
+             f"{n}.__dict__['late'] = {v}", f"{n}.count += 1",
+             f"{n}.extra = {v}\n{n}.other = 1\n{n}.extra = 2", f"del {n}.rate\n{n}.rate = {f}"]  # fmt: skip
     if g.on("property"):
         forms += [f"{n}.twice = {v}", f"{n}.twice += 2", f"{n}.desc = {v}"]
     if g.on("dunder"):
