@@ -45,13 +45,15 @@ class ResumeLayout:
 
 def make_resume_code(
     code: types.CodeType, target_index: int, *, stack_args: int, null_positions: tuple[int, ...] = (),
-    locals_live: tuple[str, ...], name: str, first_unbound: bool = False,
+    handled_positions: tuple[int, ...] = (), locals_live: tuple[str, ...], name: str, first_unbound: bool = False,
 ) -> ResumeLayout:
     """Code that continues `code` at the instruction with index `target_index` (of `decode(code).instructions`).
 
     stack_args: how many stack values are passed, bottom first, NULLs not counted. null_positions: places in
     the whole stack (0 is the bottom) that hold NULL. locals_live: the bound locals to pass; names of cells in
     it are ignored, they come with the closure; a live local left out is unbound in the resume code.
+    handled_positions: places in the whole stack where PUSH_EXC_INFO saved the exception handled before. The
+    value passed for one is the exception being handled now; the prologue makes it current again.
     first_unbound: the original's first parameter has been deleted.
 
     The first parameter is passed even where it is not live, unless it is a cell and no `super()` can need it.
@@ -79,7 +81,7 @@ def make_resume_code(
     arg_names = (*args, *stack_names)
     if arg_names:
         _check_super_without_arguments(code)
-    prologue = _prologue(target.positions, len(free_names), stack_names, null_positions)
+    prologue = _prologue(target.positions, len(free_names), stack_names, null_positions, handled_positions)
     if body[0] is not target:
         prologue += jump(target)
         prologue[-1].positions = target.positions
@@ -168,7 +170,8 @@ def _stack_names(count: int, taken: set[str]) -> tuple[str, ...]:
 
 
 def _prologue(
-    positions: Positions | None, nfree: int, stack_names: tuple[str, ...], null_positions: tuple[int, ...]
+    positions: Positions | None, nfree: int, stack_names: tuple[str, ...], null_positions: tuple[int, ...],
+    handled_positions: tuple[int, ...],
 ) -> list[Instruction]:
     prologue = [create("COPY_FREE_VARS", nfree)] if nfree else []
     prologue.append(create("RESUME", 0, positions=positions))
@@ -178,6 +181,9 @@ def _prologue(
             prologue.append(create("PUSH_NULL", positions=positions))
         else:
             prologue.append(create("LOAD_FAST", argval=next(values), positions=positions))
+            if position in handled_positions:
+                prologue.append(create("PUSH_EXC_INFO", positions=positions))
+                prologue.append(create("POP_TOP", positions=positions))
     prologue += [create("DELETE_FAST", argval=value, positions=positions) for value in stack_names]
     return prologue
 

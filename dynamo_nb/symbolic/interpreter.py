@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 class BreakAt(Exception):
     """The trace reached the step at which it was told to break."""
 
+    def __init__(self, frames: list[Any]) -> None:
+        super().__init__()
+        self.frames = frames
+
 
 class InstructionTranslatorBase(
     StackHandlers, NameHandlers, OperatorHandlers, ContainerHandlers, JumpHandlers, CallHandlers, ExceptionHandlers, TranslatorServices
@@ -110,13 +114,13 @@ class InstructionTranslatorBase(
         self.start_step = recorder.step
         self.start_version = recorder.version
         self.start_stack = self.stack.copy()
-        self.group_start = self.ip
+        self.group_start = inst.index
         if inst.positions is not None and inst.positions[0] is not None:
             self.lines.add(inst.positions[0])
         if recorder.trace_log is not None:
             recorder.trace_log(self, inst)
         if recorder.step == recorder.break_at:
-            raise BreakAt
+            raise BreakAt(list(recorder.frames))
         if recorder.instructions > recorder.config["max_traced_instructions"]:
             raise StepUnsupported(BudgetExceeded("too many instructions traced"))
 

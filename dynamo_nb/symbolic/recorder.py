@@ -99,6 +99,8 @@ class Recorder:
         self.consumes_rng = False
         self.traced_lines: dict[str, set[int]] = {}
         self.state = GlobalState()
+        self.last_frame: Any = None
+        self.next_graph: Callable[[], int] = lambda: 0
         self.root_globals: dict[str, Any] | None = None
         self.class_sources: dict[type, Source] = {}
         self.break_at = 0
@@ -263,6 +265,35 @@ class Recorder:
             owner = self.storage_owner.get(fake.untyped_storage()._cdata)
             if owner is not None:
                 self.mutated_inputs.add(owner)
+
+    # -- for the backend ------------------------------------------------------------------------
+    def graph_module(self, name: str) -> torch.fx.GraphModule:
+        root: Any = torch.nn.Module()
+        for attr, value in self.attributes.items():
+            setattr(root, attr, value)
+        gm = torch.fx.GraphModule(root, self.graph)
+        gm.meta["dynamo_nb_name"] = name
+        return gm
+
+    def fresh_fakes(self) -> list[Any]:
+        """Fake inputs in placeholder order, with the trace's symbols but untouched by what the trace did to its own."""
+        from torch._subclasses.fake_tensor import FakeTensorConverter
+
+        mode, kept = self.fake_mode, self.fake_mode.fake_tensor_converter
+        mode.fake_tensor_converter = FakeTensorConverter(copy_data=False, export=False)
+        try:
+            return [self._fresh(entry) for entry in self.inputs]
+        finally:
+            mode.fake_tensor_converter = kept
+
+    def _fresh(self, entry: GraphInput) -> Any:
+        from .shapes import torch_source
+
+        if not isinstance(entry.real, torch.Tensor):
+            return entry.fake
+        return self.fake_mode.from_tensor(
+            entry.real, static_shapes=False, source=torch_source(entry.source), symbolic_context=self.shapes.contexts[entry.source]
+        )
 
     # -- reads --------------------------------------------------------------------------------
     def has_operations(self) -> bool:

@@ -44,7 +44,8 @@ def _properties(fake: Any, source: Source) -> list[tuple[Source, Any]]:
     return [*out, (TensorPropertySource(source, "storage_offset", -1), fake.storage_offset())]
 
 
-def expressions(shapes: Shapes) -> list[str]:
+def expressions(shapes: Shapes) -> list[tuple[str, tuple[tuple[str, Source], ...]]]:
+    """(expression, the (name, source) pairs it reads)."""
     env = shapes.shape_env
     text = _printer(shapes).doprint
     out: dict[str, None] = {}
@@ -67,7 +68,8 @@ def expressions(shapes: Shapes) -> list[str]:
             continue
         out[text(expr)] = None
     out.update(dict.fromkeys(_ranges(shapes, used)))
-    return list(out)
+    places = {place.name: place for fake, source, _ in shapes.tracked for place, _value in _properties(fake, source)}
+    return [(line, tuple((n, s) for n, s in places.items() if n in line)) for line in out]
 
 
 def _ranges(shapes: Shapes, used: set[Any]) -> list[str]:

@@ -258,7 +258,7 @@ class Shapes:
         return made.node
 
     # -- guards -------------------------------------------------------------------------------
-    def guard_expressions(self) -> list[str]:
+    def guard_expressions(self) -> list[tuple[str, tuple[tuple[str, Source], ...]]]:
         """Python expressions over L/G names that must hold; raises ConstraintViolationError."""
         env = self.shape_env
         env.freeze()

@@ -8,6 +8,7 @@ import torch
 
 from ..core.reasons import UnsupportedOperation
 from ..core.source import AttrSource, GlobalSource, LocalSource, Source
+from ..guards import TensorMeta
 from .variables.base import VariableTracker
 from .variables.misc import OpaqueVariable
 from .variables.tensor import TensorVariable
@@ -47,10 +48,9 @@ def usable(value: torch.Tensor) -> bool:
 
 
 def guard(builder: VariableBuilder, value: torch.Tensor, fake: torch.Tensor, source: Source) -> None:
-    strided = value.layout is torch.strided
-    size = tuple(None if isinstance(s, torch.SymInt) else s for s in fake.size())
-    stride = tuple(None if isinstance(s, torch.SymInt) else s for s in fake.stride()) if strided else ()
-    builder.guard("TENSOR_MATCH", value, size, stride)
+    open_sizes = [i for i, s in enumerate(fake.size()) if isinstance(s, torch.SymInt)]
+    open_strides = [i for i, s in enumerate(fake.stride()) if isinstance(s, torch.SymInt)] if value.layout is torch.strided else []
+    builder.guard("TENSOR_MATCH", TensorMeta.of(value, open_sizes, open_strides))
     marks = getattr(value, "_dynamo_dynamic_indices", None)
     if marks is None:
         builder.guard("NO_HASATTR", "_dynamo_dynamic_indices")

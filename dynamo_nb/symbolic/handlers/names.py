@@ -43,7 +43,11 @@ class NameHandlers:
         self.stack.append(value)
 
     def STORE_FAST(self, inst: Instruction) -> None:
-        self.locals[inst.argval] = self.stack.pop()
+        value = self.locals[inst.argval] = self.stack.pop()
+        node = getattr(value, "node", None)
+        if node is not None and node.op != "placeholder" and "named" not in node.meta:
+            node.meta["named"] = True
+            node._rename(inst.argval)
 
     def DELETE_FAST(self, inst: Instruction) -> None:
         if self.locals.pop(inst.argval, None) is None:

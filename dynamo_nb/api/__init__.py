@@ -1,0 +1,1 @@
+"""The public operations: compile, explain, export, reset and their helpers."""

@@ -1,0 +1,116 @@
+"""Backends on torch's AOTAutograd: functionalised graphs, forward and backward ahead of time.
+
+`aot_autograd(fw, bw)` gives a backend from two compilers of ATen graphs. Fake inputs are made afresh
+with the symbols of the trace, since the trace's own may have been changed in place.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.fx
+
+from ..core.logs import artifact_logger
+from .registry import register_builtin
+
+Compiler = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
+log = artifact_logger("aot_graphs")
+
+
+def ensure_imported() -> None:
+    """torch's compiler stack; imported by the first compile, under the compile lock."""
+    import torch._functorch.aot_autograd
+    import torch._functorch.partitioners
+    import torch._guards  # noqa: F401
+
+
+def boxed(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """AOTAutograd's calling convention: one list of inputs, emptied by the callee."""
+
+    def run(args: list[Any]) -> Any:
+        values = list(args)
+        args.clear()
+        return fn(*values)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
+
+
+def _logged(name: str, compiler: Compiler) -> Compiler:
+    def compile_graph(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        if log.isEnabledFor(logging.INFO):
+            log.info("TRACED GRAPH\n ===== %s graph =====\n%s", name, gm.print_readable(print_output=False))
+        out = compiler(gm, inputs)
+        return out if getattr(out, "_boxed_call", False) else boxed(out)
+
+    return compile_graph
+
+
+def run_as_is(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    return gm.forward
+
+
+def aot_compile(
+    gm: torch.fx.GraphModule, example_inputs: list[Any], fake_inputs: list[Any] | None, *, fw_compiler: Compiler, bw_compiler: Compiler | None = None,
+    inference_compiler: Compiler | None = None, decompositions: dict[Any, Any] | None = None, partition_fn: Any = None,
+) -> Callable[..., Any]:
+    """Compile a captured graph through AOTAutograd; fake_inputs: the trace's fakes in placeholder order."""
+    from torch._functorch.aot_autograd import aot_module_simplified
+    from torch._guards import TracingContext, tracing
+
+    fake_mode = _fake_mode(fake_inputs)
+    options: dict[str, Any] = {"decompositions": decompositions} if decompositions is not None else {}
+    if partition_fn is not None:
+        options["partition_fn"] = partition_fn
+    with tracing(TracingContext(fake_mode) if fake_mode is not None else None):
+        compiled = aot_module_simplified(
+            gm, fake_inputs if fake_inputs is not None else example_inputs, fw_compiler=_logged("Forward", fw_compiler),
+            bw_compiler=_logged("Backward", bw_compiler or fw_compiler), inference_compiler=_logged("Inference", inference_compiler or fw_compiler),
+            keep_inference_input_mutations=True, **options,
+        )
+    return compiled
+
+
+def _fake_mode(values: list[Any] | None) -> Any:
+    for value in values or ():
+        mode = getattr(value, "fake_mode", None)
+        if mode is not None:
+            return mode
+    return None
+
+
+def aot_autograd(**compilers: Any) -> Callable[..., Any]:
+    """A backend from compilers of ATen graphs: fw_compiler, bw_compiler, inference_compiler, decompositions, partition_fn."""
+
+    @functools.wraps(aot_compile)
+    def backend(gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inputs: list[Any] | None = None, **options: Any) -> Callable[..., Any]:
+        return aot_compile(gm, example_inputs, fake_inputs, **compilers)
+
+    backend.takes_fake_inputs = True  # type: ignore[attr-defined]
+    return backend
+
+
+register_builtin("aot_eager", "debug")(aot_autograd(fw_compiler=run_as_is))
+
+
+def _decompositions() -> dict[Any, Any]:
+    from torch._decomp import core_aten_decompositions
+
+    return dict(core_aten_decompositions())
+
+
+@register_builtin("aot_eager_decomp_partition", "debug")
+def aot_eager_decomp_partition(gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inputs: list[Any] | None = None, **options: Any) -> Callable[..., Any]:
+    """aot_eager with decompositions and the min-cut partitioner."""
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    return aot_compile(
+        gm, example_inputs, fake_inputs, fw_compiler=run_as_is, decompositions=_decompositions(), partition_fn=min_cut_rematerialization_partition
+    )
+
+
+aot_eager_decomp_partition.takes_fake_inputs = True  # type: ignore[attr-defined]

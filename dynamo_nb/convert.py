@@ -1,0 +1,375 @@
+"""The whole pipeline, frame in, cache entry out (chapter 12.3, 12.30). Newcomers start here.
+
+`ConvertFrame` is what the native hook calls on a miss: it decides whether the frame may be compiled
+(hook.policy), `_compile` traces it (symbolic), closes the graph and writes the code (graph), has the
+backend compile (backends), builds the guards (guards) and stores the entry on the code object (native).
+A break restarts the trace with the break planned; user code is never run while tracing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+import sys
+import types
+from typing import Any
+
+import numpy as np
+import torch
+
+from . import native
+from .core import events
+from .core.exc import (
+    BackendCompilerFailed,
+    ConstraintViolationError,
+    DynamoError,
+    FailOnRecompileLimitHit,
+    ObservedException,
+    RestartAnalysis,
+    SkipFrame,
+    StepUnsupported,
+    Unsupported,
+    UserError,
+)
+from .core.logs import ALWAYS, artifact_logger, set_compile_id
+from .core.options import CompileOptions
+from .core.records import CompileRecord
+from .core.reasons import BreakReason, OpFailed, RaisedException
+from .core.settings import settings
+from .core.state import state
+from .cpython.arguments import argument_names
+from .graph import describe
+from .graph.break_code import BreakWriter
+from .graph.output_graph import OutputGraph
+from .graph.resume import original_code
+from .guards import GuardBuildError, Scope
+from .guards import build as build_guards
+from .hook import policy
+from .symbolic.entry import Trace
+from .symbolic.shapes import SeenValues
+
+logs = {tag: artifact_logger(tag) for tag in ("dynamo", "recompiles", "graph_breaks", "bytecode", "guards", "graph_code", "graph", "dynamic")}
+
+
+@dataclasses.dataclass
+class GuardedCode:
+    """A compiled frame: the rewritten code and the guards under which it may run."""
+
+    code: types.CodeType
+    guard_manager: Any
+    compile_id: str
+
+
+@dataclasses.dataclass
+class Unit:
+    """A frame to compile: code, its spaces, bound locals in flat order."""
+
+    code: types.CodeType
+    globals: dict[str, Any]
+    builtins: dict[str, Any]
+    closure: tuple[Any, ...] | None
+    locals: tuple[Any, ...]
+    fn: Any
+    is_resume: bool
+
+
+class ConvertFrame:
+    """The miss callback of one region."""
+
+    def __init__(self, options: CompileOptions) -> None:
+        self.options = options
+        self.region: Any = None
+
+    def __call__(self, code: types.CodeType, globals_: dict[str, Any], builtins_: dict[str, Any], closure: Any, locals_: tuple[Any, ...], fn: Any, is_resume: bool) -> Any:
+        unit = Unit(code, globals_, builtins_, closure, locals_, fn, is_resume)
+        return catch_errors_wrapper(self, unit)
+
+
+def catch_errors_wrapper(frame: ConvertFrame, unit: Unit) -> Any:
+    """Entry or None; an internal error never reaches the user, the original runs instead."""
+    why = _why_not(frame, unit)
+    if why is not None:
+        return None
+    limit = policy.over_limit(unit.code, frame.region)
+    if limit is not None:
+        return _hit_limit(frame, unit, limit)
+    rng = _rng_state()
+    try:
+        return _convert(frame, unit)
+    except (DynamoError, RecursionError) as err:
+        if settings.suppress_errors and not isinstance(err, FailOnRecompileLimitHit):
+            ALWAYS.warning("compiling %s failed, it runs as plain Python: %s", unit.code.co_name, err)
+            native.set_action(unit.code, native.SKIP)
+            return None
+        raise
+    except Exception as err:
+        if os.environ.get("DYNAMO_NB_RAISE_INTERNAL") or settings.strict:
+            raise
+        ALWAYS.warning(
+            "internal error while compiling %s (%s:%d): %s: %s; it runs as plain Python. Please report this.",
+            unit.code.co_name, unit.code.co_filename, unit.code.co_firstlineno, type(err).__name__, err, exc_info=settings.verbose,
+        )
+        native.set_action(unit.code, native.SKIP)
+        return None
+    finally:
+        _restore_rng(rng)
+
+
+def _rng_state() -> Any:
+    return torch.get_rng_state(), random.getstate(), np.random.get_state()
+
+
+def _restore_rng(saved: Any) -> None:
+    torch.set_rng_state(saved[0])
+    random.setstate(saved[1])
+    np.random.set_state(saved[2])
+
+
+def _why_not(frame: ConvertFrame, unit: Unit) -> str | None:
+    """Why this frame is not even tried."""
+    if unit.fn is None and not unit.is_resume:
+        why = policy.why_skipped(unit.code, unit.globals)
+        if why is not None:
+            native.set_action(unit.code, native.SKIP)
+            return why
+        if unit.code.co_flags & 0x2A0:
+            return "generator"
+        if not policy.has_tensor_in_frame(unit.code, unit.globals, unit.locals, unit.closure):
+            return "no tensor in the frame"
+    elif not unit.is_resume and policy.is_plain_frame(unit.code, unit.globals, unit.locals, unit.closure):
+        return "no tensor in the frame"
+    return None
+
+
+def _hit_limit(frame: ConvertFrame, unit: Unit, limit: str) -> None:
+    """The chapter's warning (12.25), then only existing entries run."""
+    reasons = _miss_reasons(unit, frame.region)
+    last = reasons[0][1] if reasons else ""
+    code = original_code(unit.code)
+    text = (
+        f"torch._dynamo hit {limit}\n   function: {code.co_name!r} ({code.co_filename}:{code.co_firstlineno})\n   last reason: "
+        f"{reasons[0][0] if reasons else ''}: {last}\nTo log all recompilation reasons, use DYNAMO_NB_LOGS=\"recompiles\"."
+    )
+    events.emit("limit", {"function": code.co_name, "file": code.co_filename, "line": code.co_firstlineno, "limit": limit, "reason": last})
+    if settings.fail_on_recompile_limit_hit or frame.options.fullgraph:
+        raise FailOnRecompileLimitHit(text)
+    ALWAYS.warning(text)
+    native.set_action(unit.code, native.RUN_ONLY)
+
+
+def _miss_reasons(unit: Unit, region: Any) -> list[tuple[str, str]]:
+    """(compile id, first failing guard) of every entry that was tried, newest first."""
+    out = []
+    for entry in native.get_entries(unit.code):
+        if entry.region is region:
+            out.append((entry.compile_id, entry.guard_manager.reason(unit.locals, unit.globals, unit.builtins, unit.closure)))
+    return sorted(out, key=lambda pair: -int(pair[0].split("/")[1]))
+
+
+# -- one conversion -----------------------------------------------------------------------------------
+def _convert(frame: ConvertFrame, unit: Unit) -> Any:
+    data = native.code_data(unit.code)
+    if "frame_id" not in data:
+        data["frame_id"] = state.next_frame()
+    attempt = data.get("compiles", 0)
+    data["compiles"] = attempt + 1
+    compile_id = f"{data['frame_id']}/{attempt}"
+    before = set_compile_id(compile_id)
+    record = describe.new_record(compile_id, unit.code, original_code(unit.code))
+    state.counters["frames"]["total"] += 1
+    try:
+        _report_recompile(frame, unit, record)
+        events.emit("compile_start", record)
+        with state.timed("_compile", record.stages):
+            guarded = _compile(frame, unit, record)
+        if guarded is None:
+            return None
+        state.counters["frames"]["ok"] += 1
+        entry = native.CacheEntry(guarded.code, guarded.guard_manager.root, frame.region, None, None)
+        entry.guard_manager = guarded.guard_manager
+        entry.compile_id = compile_id
+        native.insert_entry(unit.code, entry)
+        return entry
+    finally:
+        set_compile_id(before)
+        if record.outcome == "running":
+            record.outcome = "failed"
+        events.emit("compile_end", record)
+
+
+def _report_recompile(frame: ConvertFrame, unit: Unit, record: CompileRecord) -> None:
+    reasons = _miss_reasons(unit, frame.region)
+    if not reasons:
+        return
+    code = original_code(unit.code)
+    record.recompile_reasons = [f"{cid}: {why}" for cid, why in reasons]
+    lines = "\n".join(f"    - {cid}: {why}" for cid, why in reasons)
+    logs["recompiles"].info(
+        "Recompiling function %s in %s:%d\n    triggered by the following guard failure(s):\n%s", code.co_name, code.co_filename, code.co_firstlineno, lines
+    )
+    events.emit("recompile", record)
+    if settings.error_on_recompile:
+        raise UserError(f"recompiling {code.co_name} with error_on_recompile set:\n{lines}")
+
+
+def _compile(frame: ConvertFrame, unit: Unit, record: CompileRecord) -> GuardedCode | None:
+    """Trace until the trace ends where code can be written for it; None if the frame runs as plain Python."""
+    config = settings.snapshot()
+    seen = native.code_data(unit.code).setdefault("seen", SeenValues())
+    break_at, reason, reasons = 0, None, {}
+    logs["dynamo"].info("Step 1: torchdynamo start tracing %s %s:%d", unit.code.co_name, unit.code.co_filename, unit.code.co_firstlineno)
+    for _ in range(config["max_restarts"]):
+        trace = Trace(unit, config, frame.options, seen, break_at)
+        try:
+            with state.timed("tracing", record.stages):
+                ended = trace.run()
+            logs["dynamo"].info("Step 1: torchdynamo done tracing %s (%s)", unit.code.co_name, ended)
+            if ended == "break" and _must_not_break(frame, trace, reason):
+                _refuse(frame, trace, reason, record)
+                return None
+            return _finish(frame, unit, record, trace, ended, reason)
+        except RestartAnalysis as again:
+            break_at, reason = _earlier(again, break_at, reasons), again.reason
+        except StepUnsupported as err:
+            if frame.options.fullgraph and not _user_error(err.reason):
+                _refuse(frame, trace, err.reason, record)
+            break_at, reason = trace.cut_step(err), err.reason
+        except SkipFrame as skip:
+            return _skip(frame, unit, record, skip)
+        finally:
+            trace.leave()
+    return _skip(frame, unit, record, SkipFrame("tracing did not settle", permanent=True))
+
+
+def _earlier(again: RestartAnalysis, break_at: int, seen: dict[int, int]) -> int:
+    seen[again.step] = seen.get(again.step, 0) + 1
+    if seen[again.step] > 2:
+        raise SkipFrame(f"cannot break: {again.reason}")
+    return again.step
+
+
+def _user_error(reason: BreakReason | None) -> bool:
+    return isinstance(reason, (RaisedException, OpFailed))
+
+
+def _must_not_break(frame: ConvertFrame, trace: Any, reason: BreakReason | None) -> bool:
+    return frame.options.fullgraph
+
+
+def _refuse(frame: ConvertFrame, trace: Any, reason: BreakReason | None, record: CompileRecord) -> None:
+    """fullgraph=True: an error of the user's program shows as itself, anything else is refused."""
+    reason = reason or trace.reason
+    if _user_error(reason):
+        record.outcome, record.why = "skipped", str(reason)
+        return
+    raise Unsupported(describe.unsupported_text(trace, reason), reason)
+
+
+def _skip(frame: ConvertFrame, unit: Unit, record: CompileRecord, skip: SkipFrame) -> None:
+    if frame.options.fullgraph:
+        raise Unsupported(f"{unit.code.co_name} ({unit.code.co_filename}:{unit.code.co_firstlineno}) cannot be captured as one graph: {skip.why}")
+    record.outcome, record.why = "skipped", skip.why
+    logs["dynamo"].info("skipping %s: %s", unit.code.co_name, skip.why)
+    events.emit("skip", record)
+    native.set_action(unit.code, native.SKIP)
+
+
+def _finish(frame: ConvertFrame, unit: Unit, record: CompileRecord, trace: Any, ended: str, reason: BreakReason | None) -> GuardedCode:
+    recorder = trace.recorder
+    recorder.next_graph = state.next_graph
+    trace.leave()
+    output = OutputGraph(recorder, unit.code, frame.region, lambda r, name: _call_backend(frame, r, name, record), _graph_failed)
+    if ended == "return":
+        value = trace.frame.result
+        cg = output.compile_subgraph([value])
+        cg.load(value)
+        cg.emit("RETURN_VALUE")
+    else:
+        frames = trace.frames
+        writer = BreakWriter(output, frames)
+        cg = output.compile_subgraph(writer.values())
+        writer.write(cg)
+        _report_break(trace, reason or trace.reason, record)
+    with state.timed("code generation", record.stages):
+        code = output.assemble()
+    with state.timed("guards", record.stages):
+        manager = _guards(unit, trace)
+    record.outcome = "compiled"
+    describe.complete(record, unit, trace, output, manager, code)
+    _log_compiled(unit, record, code, manager)
+    return GuardedCode(code, manager, record.compile_id)
+
+
+def _guards(unit: Unit, trace: Any) -> Any:
+    scope = Scope.of_flat(argument_names(unit.code), unit.code.co_freevars, unit.locals, unit.globals, unit.builtins, unit.closure)
+    try:
+        return build_guards(trace.assumptions(), argument_names(unit.code), unit.code.co_freevars, scope, unit.code.co_name)
+    except GuardBuildError as err:
+        raise SkipFrame(str(err), permanent=True) from None
+
+
+def _call_backend(frame: ConvertFrame, recorder: Any, name: str, record: CompileRecord) -> Any:
+    options = frame.options
+    gm = recorder.graph_module(name)
+    examples = [entry.real for entry in recorder.inputs]
+    logs["dynamo"].info("Step 2: calling compiler function %s", options.name)
+    logs["graph_code"].info("TRACED GRAPH\n %s", gm.print_readable(print_output=False) if logs["graph_code"].isEnabledFor(20) else "")
+    state.counters["stats"]["unique_graphs"] += 1
+    state.counters["stats"]["calls_captured"] += sum(n.op.startswith("call_") for n in gm.graph.nodes)
+    graph_record = describe.graph_record(gm, name, options.name, recorder)
+    extra = dict(options.backend_options)
+    if getattr(options.backend, "takes_fake_inputs", False):
+        extra["fake_inputs"] = recorder.fresh_fakes()
+    if options.mode and options.name == "inductor":
+        extra["mode"] = options.mode
+    try:
+        with state.timed("backend", record.stages):
+            compiled = options.backend(gm, examples, **extra)
+    except (DynamoError, ObservedException):
+        raise
+    except Exception as err:
+        raise BackendCompilerFailed(options.name, err, f"\n\nwhile compiling the graph of {record.function} ({record.file}:{record.first_line})") from err
+    logs["dynamo"].info("Step 2: done compiler function %s", options.name)
+    if not callable(compiled):
+        raise BackendCompilerFailed(options.name, TypeError(f"a backend must return a callable, not {type(compiled).__name__}"))
+    record.graphs.append(dataclasses.replace(graph_record, seconds=state.times["backend"][-1], generated=getattr(compiled, "generated_code", "") or ""))
+    return compiled
+
+
+def _graph_failed(err: BaseException) -> None:
+    """A graph raised before it changed anything: the original bytecode takes over and raises eager's own error."""
+    if not isinstance(err, Exception):
+        raise err
+    state.counters["run_failed"][type(err).__name__] += 1
+    events.emit("run_failed", {"error": f"{type(err).__name__}: {err}"})
+
+
+def _report_break(trace: Any, reason: BreakReason | None, record: CompileRecord) -> None:
+    if reason is None:
+        return
+    broken = describe.break_record(trace.frames, reason)
+    record.breaks.append(broken)
+    state.counters["graph_break"][str(reason)] += 1
+    state.breaks += 1
+    if logs["graph_breaks"].isEnabledFor(20):
+        logs["graph_breaks"].info(describe.break_text(broken, reason))
+    events.emit("break", broken)
+
+
+def _log_compiled(unit: Unit, record: CompileRecord, code: types.CodeType, manager: Any) -> None:
+    if logs["bytecode"].isEnabledFor(20):
+        where = f"{unit.code.co_name} {unit.code.co_filename} line {unit.code.co_firstlineno}"
+        logs["bytecode"].info("ORIGINAL BYTECODE %s\n%s", where, record.original_bytecode)
+        logs["bytecode"].info("MODIFIED BYTECODE %s\n%s", where, record.modified_bytecode)
+    if logs["guards"].isEnabledFor(20):
+        logs["guards"].info("GUARDS:\n%s", manager)
+        latency = manager.latency_us(unit.locals, unit.globals, unit.builtins, unit.closure, 2)
+        logs["guards"].info("Guard eval latency = %.2f us", latency)
+
+
+def constraint_errors() -> tuple[type, ...]:
+    return (ConstraintViolationError, UserError)
+
+
+__all__ = ["ConvertFrame", "GuardedCode", "_compile", "catch_errors_wrapper", "sys"]
