@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..core.exc import SkipFrame
 from ..cpython.analysis import exception_entry_at, live_locals_all, stack_depths
 from ..cpython.assemble import CodeOptions
 from ..cpython.instruction import ExceptionEntry, Instruction, create
@@ -43,6 +44,8 @@ class FrameState:
         self.locals = dict(frame.locals)
         self.cells = [frame.cells[n] for n in cell_order(self.code)]
         self.live = live_locals_all(frame.instructions, frame.exceptions)
+        self.kept = len(self.stack) - touched_slots(self)
+        self.handled = [v for v in self.stack[:self.kept] if isinstance(v, PreviousExceptionVariable)]
         self.stored: str | None = None
         self.null_pushed = innermost and (self.last.opname == "LOAD_METHOD" or (self.last.opname == "LOAD_GLOBAL" and self.last.push_null))
 
@@ -102,7 +105,7 @@ class BreakWriter:
         self._show_locals(cg, state)
         if state.innermost:
             self._enter(cg)
-        self._push_stack(cg, state.stack)
+        self._push_stack(cg, [*state.handled, *state.stack[state.kept:]])
         start = cg.nop()
         jump: Instruction | None = None
         if state.innermost:
@@ -112,7 +115,7 @@ class BreakWriter:
         end = cg.instructions[-1]
         if jump is not None and state.last.opname in UNCONDITIONAL:
             self._leave(cg, state)
-            self._go_on(cg, state, state.last.target, state.stack, [])  # type: ignore[arg-type]
+            self._go_on(cg, state, state.last.target, state.stack, [])
         elif jump is not None:
             self._both_ways(cg, state, jump)
         elif not _never_falls(state.last) and state.last.opname != "RAISE_VARARGS":
@@ -211,31 +214,23 @@ class BreakWriter:
     # -- going on ---------------------------------------------------------------------------------------
     def _continue(self, cg: PyCodegen, state: FrameState, after: Instruction) -> None:
         """Store what the step left on the stack, then hand over to the resume code."""
-        depth = self._depth(state, after)
-        kept, fresh = self._split(state, depth)
+        fresh = self._depth(state, after) - state.kept
         names = [cg.temp() for _ in range(fresh)]
         if state.null_pushed:
             names[0] = NULL
         for name in reversed(names):
             if name != NULL:
                 cg.emit("STORE_FAST", argval=name)
-        self._leave(cg, state, kept)
-        self._go_on(cg, state, after, state.stack[:kept], names)
+        self._leave(cg, state)
+        self._go_on(cg, state, after, state.stack[:state.kept], names)
 
     def _depth(self, state: FrameState, at: Instruction) -> int:
         return stack_depths(state.frame.instructions, state.frame.exceptions)[at.index]
 
-    def _split(self, state: FrameState, depth: int) -> tuple[int, int]:
-        """(stack slots the step did not touch, slots it left on top)."""
-        below = min(len(state.stack), depth)
-        touched = touched_slots(state)
-        kept = min(below, len(state.stack) - touched)
-        return kept, depth - kept
-
-    def _leave(self, cg: PyCodegen, state: FrameState, kept: int | None = None) -> None:
-        """Clear the untouched slots, restoring the exception state, and end the region."""
-        for value in reversed(state.stack if kept is None else state.stack[:kept]):
-            cg.emit("POP_EXCEPT" if isinstance(value, PreviousExceptionVariable) else "POP_TOP")
+    def _leave(self, cg: PyCodegen, state: FrameState) -> None:
+        """Restore the exception state and end the region."""
+        for _ in state.handled:
+            cg.emit("POP_EXCEPT")
         if state.innermost:
             self._exit(cg)
 
@@ -290,17 +285,12 @@ class BreakWriter:
     def _handler(self, cg: PyCodegen, state: FrameState, start: Instruction, end: Instruction) -> None:
         """What an exception of the step does: end the region, then the user's handler if there is one."""
         entry = exception_entry_at(state.frame.exceptions, state.last)
-        saved = [i for i, v in enumerate(state.stack) if isinstance(v, PreviousExceptionVariable)]
-        if entry is None and not saved:
+        if entry is None and not state.handled:
             return
-        depth = saved[-1] + 1 if saved else 0
         handler = cg.nop()
-        cg.exceptions.append(ExceptionEntry(start, end, handler, depth, False))
+        cg.exceptions.append(ExceptionEntry(start, end, handler, len(state.handled), False))
         name = cg.store_temp()
-        for value in reversed(state.stack[:depth]):
-            cg.emit("POP_EXCEPT" if isinstance(value, PreviousExceptionVariable) else "POP_TOP")
-        if state.innermost:
-            self._exit(cg)
+        self._leave(cg, state)
         if entry is None:
             cg.load_fast(name)
             cg.emit("RERAISE", 0)
@@ -338,7 +328,7 @@ def touched_slots(state: FrameState) -> int:
         return 2 if (last.arg or 0) & 4 else 1
     if name == "MAKE_FUNCTION":
         return 1 + bin(last.arg or 0).count("1")
-    return len(state.stack)
+    raise SkipFrame(f"no graph break is possible at {name}")
 
 
 TOUCHED: dict[str, int] = {

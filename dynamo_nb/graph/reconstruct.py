@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..cpython.classes import is_python_class
 from ..cpython.instruction import call_kw, load_attr
 from ..symbolic.variables import builtin, classes, dict_methods, exceptions, functions, iterators, mappings, misc, numeric, sequences, tensor, user_defined, weak
 from ..symbolic.variables.base import VariableTracker
@@ -414,7 +415,7 @@ def _object_children(vt: Any) -> V:
 
 def _new_function(cls: type) -> Any:
     for base in cls.__mro__:
-        if not base.__flags__ & (1 << 9):
+        if not is_python_class(base):
             return base.__new__
     return object.__new__
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import re
 import types
 import weakref
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from ..core.source import (
     Source,
     WeakRefCallSource,
 )
+from ..cpython.classes import is_python_class
 from .variables.base import VariableTracker
 from .variables.builtin import BuiltinVariable, SkipFunctionVariable, TorchInGraphFunctionVariable
 from .variables.classes import UserDefinedClassVariable
@@ -329,12 +331,15 @@ class VariableBuilder:
 
     def wrap_object(self, value: Any) -> VariableTracker:
         cls = type(value)
-        if cls.__flags__ & (1 << 9):      # a class written in Python
+        if is_python_class(cls):
             self.guard("TYPE_MATCH", cls)
             storage = self._storage(value)
             if storage is NotImplemented:
                 return OpaqueVariable(value, self.source, UnsupportedOperation(f"an instance of {cls.__name__}, whose base is implemented in C"))
-            return UserDefinedObjectVariable(value, cls, self.source, storage)
+            made = UserDefinedObjectVariable(value, cls, self.source, storage)
+            if storage is not None:
+                storage.existing, storage.owner = True, made
+            return made
         if callable(value) and not isinstance(value, type):
             self.guard("TYPE_MATCH", cls)
             wrapped = getattr(value, "__wrapped__", None)
@@ -352,7 +357,7 @@ class VariableBuilder:
             if isinstance(value, base):
                 return build(self, value)
         for owner in type(value).__mro__:
-            if not owner.__flags__ & (1 << 9):
+            if not is_python_class(owner):
                 if owner is object or owner.__module__ in ("abc", "typing", "_abc") or owner.__basicsize__ == object.__basicsize__:
                     return None
                 return NotImplemented
@@ -433,7 +438,7 @@ EXACT_BUILDERS: dict[type, Callable[[VariableBuilder, Any], VariableTracker]] = 
     weakref.ReferenceType: B.wrap_weakref, **dict.fromkeys(C_FUNCTIONS, B.wrap_c_function),
 }
 BASE_BUILDERS: list[tuple[Any, Callable[[VariableBuilder, Any], VariableTracker | None]]] = [
-    (torch.Tensor, B.wrap_tensor), (torch.nn.Module, B.wrap_nn_module), (enum.Enum, B.wrap_constant), (types.ModuleType, B.wrap_module),
+    (re.Pattern, B.wrap_constant), (re.Match, B.wrap_constant), (torch.Tensor, B.wrap_tensor), (torch.nn.Module, B.wrap_nn_module), (enum.Enum, B.wrap_constant), (types.ModuleType, B.wrap_module),
     (type, B.wrap_class), (BaseException, B.wrap_exception), ((np.ndarray, np.generic), B.wrap_numpy), (tuple, B.wrap_namedtuple),
     ((torch._ops.OpOverload, torch._ops.OpOverloadPacket), B.wrap_c_function),
 ]

@@ -12,6 +12,7 @@ import torch
 
 from ..core.exc import StepUnsupported
 from ..core.reasons import UnsupportedOperation
+from ..cpython.classes import is_python_class
 from . import protocol
 from .variables.base import NOTHING, VariableTracker, const
 from .variables.constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
@@ -138,7 +139,7 @@ def new_tuple(tx: Tx, value: type, items: list[VariableTracker]) -> VariableTrac
 def _native_base(value: type) -> type:
     """The nearest base implemented in C that decides the layout."""
     for base in value.__mro__:
-        if not base.__flags__ & (1 << 9) or base in STORAGE:
+        if not is_python_class(base) or base in STORAGE:
             return base
     return object
 

@@ -13,6 +13,7 @@ from ..core import trace_rules
 from ..core.exc import ObservedException, RestartAnalysis, StepUnsupported
 from ..core.reasons import BreakReason, BudgetExceeded, OpFailed, UnsupportedOperation
 from ..core.source import AttrSource, DictGetItemSource, ModuleSource, Source, TypeDictSource, TypeMROSource, TypeSource
+from ..cpython.classes import is_python_class
 from .variables.base import NOTHING, LazyVariableTracker, VariableTracker, const
 from .variables.constant import ConstantVariable
 from .variables.exceptions import ExceptionVariable
@@ -210,7 +211,7 @@ class TranslatorServices:
         """Where the class of an object can be read at the next call; None where it is taken as given."""
         from .variables.classes import UserDefinedClassVariable
 
-        if trace_rules.is_trusted_module(cls.__module__) or not cls.__flags__ & (1 << 9):
+        if trace_rules.is_trusted_module(cls.__module__) or not is_python_class(cls):
             return None
         known = self.recorder.class_sources.get(cls)
         if known is not None:
@@ -239,7 +240,7 @@ class TranslatorServices:
         return None
 
     def is_slot(self, cls: type, attr: Any) -> bool:
-        return bool(attr.__objclass__.__flags__ & (1 << 9))
+        return is_python_class(attr.__objclass__)
 
     def trusted_global(self, namespace: dict[str, Any], value: Any) -> bool:
         """Module-level functions, classes and modules of torch and the standard library carry no guard."""

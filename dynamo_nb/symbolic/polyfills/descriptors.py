@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from typing import TYPE_CHECKING, Any
 
 from ...core.source import AttrSource
@@ -20,8 +21,13 @@ def get(tx: Tx, attr: Any, name: str, obj: VariableTracker | None, cls: type, so
     if isinstance(attr, functools.partialmethod):
         fn = tx.wrap(attr.func).call_function
         return _Bound(lambda args, kwargs: fn(tx, [obj, *[tx.wrap(a) for a in attr.args], *args], {**{k: tx.wrap(v) for k, v in attr.keywords.items()}, **kwargs}))
-    if isinstance(attr, property):
-        return None
+    if isinstance(attr, types.DynamicClassAttribute) and obj.is_python_constant():
+        value = obj.as_python_constant()
+        return tx.wrap(tx.checked(lambda: getattr(value, name)))
+    if type(attr).__name__ == "_tuplegetter":
+        index = attr.__reduce__()[1][0]
+        holder = getattr(obj, "storage", None) or obj
+        return holder.items[index]
     return None
 
 

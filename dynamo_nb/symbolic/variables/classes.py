@@ -11,6 +11,7 @@ import torch
 from ...core.exc import StepUnsupported
 from ...core.reasons import UnsupportedOperation
 from ...core.source import AttrSource
+from ...cpython.classes import is_python_class
 from .base import NOTHING, VariableTracker, const
 from .constant import ConstantVariable
 
@@ -81,7 +82,7 @@ class UserDefinedClassVariable(VariableTracker):
         return tx.wrap(value)
 
     def instance_setattr(self, tx: Tx, name: str, value: VariableTracker | None) -> None:
-        if not self.value.__flags__ & (1 << 9):
+        if not is_python_class(self.value):
             raise self.unsupported(f"assignment to an attribute of {self.value.__name__}")
         if name.startswith("__") and name.endswith("__"):
             raise self.unsupported(f"assignment to {self.value.__name__}.{name}")
