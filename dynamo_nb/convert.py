@@ -128,6 +128,10 @@ def _restore_rng(saved: Any) -> None:
 
 def _why_not(frame: ConvertFrame, unit: Unit) -> str | None:
     """Why this frame is not even tried."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return "a functorch transform is running"
+    if torch._C._len_torch_dispatch_stack():
+        return "a torch dispatch mode is active"
     if unit.fn is None and not unit.is_resume:
         why = policy.why_skipped(unit.code, unit.globals)
         if why is not None:

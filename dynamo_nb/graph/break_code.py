@@ -45,7 +45,9 @@ class FrameState:
         self.cells = [frame.cells[n] for n in cell_order(self.code)]
         self.live = live_locals_all(frame.instructions, frame.exceptions)
         self.kept = len(self.stack) - touched_slots(self)
-        self.handled = [v for v in self.stack[:self.kept] if isinstance(v, PreviousExceptionVariable)]
+        peeked = max(0, min(self.kept, len(self.stack) - seen_slots(self)))
+        # what lies below the operands on the real stack: saved exceptions, and what the step looks at
+        self.below = [v for v in self.stack[:peeked] if isinstance(v, PreviousExceptionVariable)] + self.stack[peeked:self.kept]
         self.stored: str | None = None
         self.null_pushed = innermost and (self.last.opname == "LOAD_METHOD" or (self.last.opname == "LOAD_GLOBAL" and self.last.push_null))
 
@@ -105,7 +107,7 @@ class BreakWriter:
         self._show_locals(cg, state)
         if state.innermost:
             self._enter(cg)
-        self._push_stack(cg, [*state.handled, *state.stack[state.kept:]])
+        self._push_stack(cg, state.below, state.stack[state.kept:])
         start = cg.nop()
         jump: Instruction | None = None
         if state.innermost:
@@ -142,12 +144,13 @@ class BreakWriter:
         cg.call(0)
         cg.emit("POP_TOP")
 
-    def _push_stack(self, cg: PyCodegen, stack: list[VariableTracker]) -> None:
-        for value in stack:
-            cg.load(value)
+    def _push_stack(self, cg: PyCodegen, below: list[VariableTracker], operands: list[VariableTracker]) -> None:
+        for value in below:
+            cg.load(ConstantVariable(None) if isinstance(value, NullVariable) else value)
             if isinstance(value, PreviousExceptionVariable):
                 cg.emit("PUSH_EXC_INFO")
                 cg.emit("POP_TOP")
+        cg.load_many(operands)
 
     def _eager(self, cg: PyCodegen, state: FrameState) -> Instruction | None:
         """The instructions of the step as they are; returns the jump if the step is one."""
@@ -228,9 +231,9 @@ class BreakWriter:
         return stack_depths(state.frame.instructions, state.frame.exceptions)[at.index]
 
     def _leave(self, cg: PyCodegen, state: FrameState) -> None:
-        """Restore the exception state and end the region."""
-        for _ in state.handled:
-            cg.emit("POP_EXCEPT")
+        """Clear the stack, restoring the exception state, and end the region."""
+        for value in reversed(state.below):
+            cg.emit("POP_EXCEPT" if isinstance(value, PreviousExceptionVariable) else "POP_TOP")
         if state.innermost:
             self._exit(cg)
 
@@ -285,10 +288,10 @@ class BreakWriter:
     def _handler(self, cg: PyCodegen, state: FrameState, start: Instruction, end: Instruction) -> None:
         """What an exception of the step does: end the region, then the user's handler if there is one."""
         entry = exception_entry_at(state.frame.exceptions, state.last)
-        if entry is None and not state.handled:
+        if entry is None and not any(isinstance(v, PreviousExceptionVariable) for v in state.below):
             return
         handler = cg.nop()
-        cg.exceptions.append(ExceptionEntry(start, end, handler, len(state.handled), False))
+        cg.exceptions.append(ExceptionEntry(start, end, handler, len(state.below), False))
         name = cg.store_temp()
         self._leave(cg, state)
         if entry is None:
@@ -331,6 +334,24 @@ def touched_slots(state: FrameState) -> int:
     raise SkipFrame(f"no graph break is possible at {name}")
 
 
+def seen_slots(state: FrameState) -> int:
+    """How many slots from the top the step consumes or looks at."""
+    if not state.innermost:
+        return 0
+    last = state.last
+    consumed = touched_slots(state)
+    if last.opname in ("LIST_APPEND", "SET_ADD", "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE"):
+        return consumed + (last.arg or 0)
+    if last.opname == "MAP_ADD":
+        return consumed + (last.arg or 0)
+    if last.opname == "DICT_MERGE":
+        return consumed + (last.arg or 0) + 2      # an error names the callable below the mapping
+    if last.opname == "COPY":
+        return last.arg or 0
+    return max(consumed, SEEN.get(last.opname, 0))
+
+
+SEEN = {"WITH_EXCEPT_START": 4, "CHECK_EXC_MATCH": 2, "GET_LEN": 1, "MATCH_MAPPING": 1, "MATCH_SEQUENCE": 1, "MATCH_KEYS": 2, "IMPORT_FROM": 1}
 TOUCHED: dict[str, int] = {
     **dict.fromkeys(("LOAD_GLOBAL", "LOAD_FAST", "LOAD_DEREF", "LOAD_CONST", "LOAD_CLOSURE", "LOAD_NAME", "LOAD_BUILD_CLASS", "LOAD_ASSERTION_ERROR", "NOP", "RESUME", "DELETE_FAST", "DELETE_DEREF", "DELETE_GLOBAL", "PUSH_NULL", "GET_LEN", "MATCH_MAPPING", "MATCH_SEQUENCE", "MATCH_KEYS", "WITH_EXCEPT_START", "IMPORT_FROM", "COPY", *UNCONDITIONAL), 0),
     **dict.fromkeys(("LOAD_ATTR", "LOAD_METHOD", "UNARY_NOT", "UNARY_NEGATIVE", "UNARY_POSITIVE", "UNARY_INVERT", "GET_ITER", "POP_TOP", "STORE_GLOBAL", "STORE_NAME", "STORE_FAST", "STORE_DEREF", "DELETE_ATTR", "UNPACK_SEQUENCE", "UNPACK_EX", "BEFORE_WITH", "FOR_ITER", "GET_YIELD_FROM_ITER", "LIST_TO_TUPLE", "PRINT_EXPR", "CHECK_EXC_MATCH", "IMPORT_STAR", "RERAISE", "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP"), 1),
