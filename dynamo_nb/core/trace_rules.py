@@ -98,6 +98,7 @@ MODULE_RULES: dict[str, Rule] = {
     "fractions": Rule.INLINE,
     "numbers": Rule.INLINE,
     "reprlib": Rule.INLINE,
+    "inspect": Rule.INLINE,
     "queue": Rule.SKIP,
     "threading": Rule.SKIP,
     "logging": Rule.SKIP,

@@ -33,6 +33,7 @@ STORAGE: dict[type, Any] = {
     set: lambda: SetVariable({}),
     collections.deque: lambda: DequeVariable([]),
 }
+MODULE_CONTAINERS = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.Sequential)
 REFUSED = (torch.nn.Module, torch.Tensor, torch.optim.Optimizer, torch.autograd.Function)
 
 
@@ -51,7 +52,7 @@ def call_class(tx: Tx, cls: UserDefinedClassVariable, args: list[VariableTracker
         return _call_enum(tx, value, args, kwargs)
     if isinstance(meta_call, types.FunctionType):
         return protocol.call_class_attr(tx, cls, type(value), "__call__", meta_call, args, kwargs)
-    if issubclass(value, REFUSED) and not tx.recorder.config.get("trace_module_init"):
+    if issubclass(value, REFUSED) and value not in MODULE_CONTAINERS and not tx.recorder.config.get("trace_module_init"):
         raise StepUnsupported(UnsupportedOperation(f"making a {value.__name__} inside the compiled function"))
     return construct(tx, cls, args, kwargs)
 

@@ -77,8 +77,11 @@ class TranslatorServices:
         self.recorder.keep_alive.append(value)
 
     def new_instance(self, cls: type, storage: VariableTracker | None) -> VariableTracker:
+        from .variables.nn_module import UnspecializedNNModuleVariable
         from .variables.user_defined import MISSING, UserDefinedObjectVariable
 
+        if issubclass(cls, torch.nn.Module):
+            return UnspecializedNNModuleVariable(MISSING, cls, None, storage)
         return UserDefinedObjectVariable(MISSING, cls, None, storage)
 
     # -- computing ------------------------------------------------------------------------------

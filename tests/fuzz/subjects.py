@@ -5,6 +5,7 @@ In: a name. Out: a `Subject`: compile, reset, and counts of graphs and breaks. U
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,10 +51,11 @@ def _torch(strict: str) -> Subject:
 def _dynamo_nb(strict: str) -> Subject:
     import dynamo_nb
 
-    options = {"options": {"strict": strict}} if strict else {}
+    os.environ["DYNAMO_NB_RAISE_INTERNAL"] = "1"
+    dynamo_nb.config.strict = strict
 
     def compile_fn(fn: Callable[..., Any], capture: Capture) -> Callable[..., Any]:
-        return dynamo_nb.compile(fn, backend=capture.backend, **options)
+        return dynamo_nb.compile(fn, backend=capture.backend)
 
     return Subject("dynamo_nb", compile_fn, dynamo_nb.reset, lambda: sum(dynamo_nb.utils.counters["graph_break"].values()))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from .. import protocol
 from ..variables.base import NOTHING, VariableTracker, const
 from ..variables.classes import UserDefinedClassVariable
 from ..variables.constant import ConstantVariable, boolean
+from ..variables.functions import UserFunctionVariable, UserMethodVariable
 from ..variables.misc import SuperVariable
 from ..variables.tensor import TensorVariable
 from . import handles
@@ -149,6 +151,16 @@ def hash_(tx: Tx, obj: VariableTracker) -> VariableTracker | None:
 @handles(object)
 def object_(tx: Tx) -> VariableTracker:
     return tx.new_instance(object, None)
+
+
+@handles(inspect.signature)
+def signature(tx: Tx, fn: VariableTracker) -> VariableTracker | None:
+    """The signature of a function from outside; its code and defaults are guarded where it was looked up."""
+    fn = fn.realize()
+    if isinstance(fn, UserMethodVariable) and isinstance(fn.fn.realize(), UserFunctionVariable):
+        return tx.fold(lambda: inspect.signature(types.MethodType(fn.fn.realize().fn, object())), [], {})  # type: ignore[attr-defined]
+    value = getattr(fn, "value", NOTHING)
+    return tx.fold(inspect.signature, [value], {}) if value is not NOTHING and callable(value) else None
 
 
 @handles(functools.singledispatch)
