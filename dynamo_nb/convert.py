@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from . import native
-from .core import events
+from .core import events, trace_rules
 from .core.exc import (
     BackendCompilerFailed,
     ConstraintViolationError,
@@ -135,7 +135,8 @@ def _why_not(frame: ConvertFrame, unit: Unit) -> str | None:
     if unit.fn is None and not unit.is_resume:
         why = policy.why_skipped(unit.code, unit.globals)
         if why is not None:
-            native.set_action(unit.code, native.SKIP)
+            opaque = unit.globals.get("__name__") in trace_rules.OPAQUE_MODULES
+            native.set_action(unit.code, native.SKIP_RECURSIVE if opaque else native.SKIP)
             return why
         if unit.code.co_flags & 0x2A0:
             return "generator"

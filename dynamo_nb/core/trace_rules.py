@@ -61,6 +61,7 @@ MODULE_RULES: dict[str, Rule] = {
     "torch.testing": Rule.SKIP,
     "torch.utils.data": Rule.SKIP,
     "torch.utils.cpp_extension": Rule.SKIP,
+    "torch.utils.checkpoint": Rule.SKIP,
     "torch.utils._device": Rule.SKIP,
     "torch.autograd": Rule.SKIP,
     "torch.autograd.grad_mode": Rule.INLINE,
@@ -115,6 +116,8 @@ PURE: frozenset[str] = frozenset(
     torch.finfo torch.iinfo torch.promote_types torch.can_cast torch.result_type torch.typename torch.is_storage
     inspect.isfunction inspect.isclass inspect.ismethod sys.intern sys.getsizeof copy.copy copy.deepcopy""".split()
 )
+# Frames of these modules run with everything beneath them left to Python: what they call runs again later.
+OPAQUE_MODULES = frozenset({"torch.utils.checkpoint"})
 NOT_PURE = frozenset({"builtins.hash"})
 # Third-party code whose module-level functions, classes and modules are taken as given, without guards.
 TRUSTED_ROOTS = frozenset({"torch", "dynamo_nb", "numpy"})

@@ -15,9 +15,10 @@ from ..core.exc import RestartAnalysis, SkipFrame
 from ..core.reasons import CannotReconstruct
 from ..core.source import LocalSource, Source, TensorPropertySource
 from ..cpython.instruction import ExceptionEntry, Instruction, call_function, create, load_const
-from ..symbolic.variables.base import LazyVariableTracker, VariableTracker
+from ..symbolic.variables.base import NOTHING, LazyVariableTracker, VariableTracker
 from ..symbolic.variables.constant import ConstantVariable
 from ..symbolic.variables.misc import NullVariable
+from ..symbolic.variables.numeric import SymNodeVariable
 from . import sources
 
 Emit = Callable[["PyCodegen", Any], None]
@@ -114,6 +115,8 @@ class PyCodegen:
             self.load_const(vt.value)
         elif loads_from_source(vt):
             self.load_source(vt.source)
+        elif is_known_object(vt):
+            self.load_const(vt.value)  # type: ignore[attr-defined]
         else:
             self.build(vt)
 
@@ -149,6 +152,11 @@ def settle(vt: VariableTracker) -> VariableTracker:
 def loads_from_source(vt: VariableTracker) -> bool:
     """Is the value an object from outside that its source still names when the graph has run?"""
     return vt.source is not None and (vt.existing or getattr(vt, "is_sourced_number", False)) and not isinstance(vt.source, TensorPropertySource)
+
+
+def is_known_object(vt: VariableTracker) -> bool:
+    """An object from outside that no expression of the frame names, such as a module's private helper."""
+    return vt.existing and vt.source is None and getattr(vt, "local_name", None) is None and getattr(vt, "value", NOTHING) is not NOTHING and not isinstance(vt, SymNodeVariable)
 
 
 def cannot_rebuild(vt: VariableTracker) -> Exception:

@@ -75,15 +75,13 @@ class OutputGraph:
         """Outputs, dead code, unused inputs; then the backend, then the call."""
         recorder, graph = self.recorder, self.recorder.graph
         outputs = list(reach.outputs)
-        for value in outputs:
-            value.realize().as_graph_argument(recorder.last_frame)  # type: ignore[attr-defined]
-        nodes = [value.node for value in outputs]  # type: ignore[attr-defined]
+        nodes = [value.realize().as_graph_argument(recorder.last_frame)[0] for value in outputs]
         for write, args in recorder.state.restorers():
             node = graph.call_function(write, args)
             node.meta["impure"] = True
             node.meta["example_value"] = None
         output = graph.output(tuple(nodes))
-        output.meta["example_value"] = tuple(n.meta.get("example_value") for n in nodes)
+        output.meta["example_value"] = tuple(n.meta.get("example_value") if isinstance(n, torch.fx.Node) else n for n in nodes)
         eliminate_dead_code(graph)
         self.remove_unused_graphargs()
         if outputs or any(n.op.startswith("call_") and not _only_mode(n) for n in graph.nodes):

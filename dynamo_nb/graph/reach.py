@@ -15,7 +15,7 @@ from ..symbolic.variables.misc import NullVariable
 from ..symbolic.variables.numeric import SymNodeVariable
 from ..symbolic.variables.sequences import ListVariable
 from ..symbolic.variables.tensor import TensorVariable
-from .codegen import CHILDREN, cannot_rebuild, loads_from_source, settle, table_lookup
+from .codegen import CHILDREN, cannot_rebuild, is_known_object, loads_from_source, settle, table_lookup
 from .reconstruct import fill_children
 
 VISITING, DONE = 1, 2
@@ -49,6 +49,8 @@ class Reach:
         if isinstance(vt, LazyVariableTracker) or loads_from_source(vt):
             assert vt.source is not None
             self.sources.setdefault(vt.source)
+            return
+        if is_known_object(vt):
             return
         if isinstance(vt, (TensorVariable, SymNodeVariable)):
             if vt not in self.outputs:

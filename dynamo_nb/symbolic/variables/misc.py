@@ -144,6 +144,8 @@ class SuperVariable(VariableTracker):
                 if isinstance(attr, property) and not self.bound_to_class:
                     getter = tx.wrap(attr.fget, None)
                     return getter.call_function(tx, [self.receiver], {})
+                if isinstance(attr, types.ClassMethodDescriptorType):
+                    raise self.unsupported(f"super().{name}, a class method implemented in C")
                 return descriptor_get(tx, attr, name, None if self.bound_to_class else self.receiver, self.receiver_type, owner)
         raise tx.raise_(AttributeError, f"'super' object has no attribute {name!r}", name=name)
 
