@@ -18,6 +18,13 @@ from typing import Any
 import numpy
 import torch
 
+DESCRIPTORS = (
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+)
 SINGLETONS = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 
 
@@ -110,6 +117,13 @@ def pattern(value: Any) -> Pattern:
         return Pattern(lambda v: type(v) is kind and v == value, repr(value))
     if kind is slice or kind is range:
         return _fields(value, ("start", "stop", "step"), repr(value))
+    if kind in DESCRIPTORS:
+        return _fields(value, ("__objclass__", "__name__"), describe(value))
+    if kind is types.MethodWrapperType:
+        return _fields(value, ("__self__", "__name__"), describe(value))
+    if isinstance(value, numpy.number | numpy.bool_):
+        memory = value.tobytes()
+        return Pattern(lambda v: type(v) is kind and v.tobytes() == memory, repr(value))
     if isinstance(value, enum.Enum):
         return _fields(value, ("_value_",), f"{kind.__qualname__}.{value.name}")
     if isinstance(value, tuple) or kind is list:

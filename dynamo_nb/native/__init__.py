@@ -182,14 +182,17 @@ def _singleton_types() -> tuple[type, ...]:
     return (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 
 
-def _plain_types() -> tuple[type, ...]:
+def _numpy_types() -> tuple[tuple[type, ...], tuple[type, ...]]:
+    """NumPy's dtype classes, and its number types."""
     import numpy
 
-    return (torch.device, numpy.dtype, *{type(numpy.dtype(code)) for code in "?bBhHiIlLqQefdgFDG"})
+    dtypes = [numpy.dtype(code) for code in "?bBhHiIlLqQefdgFDG"]
+    return tuple({type(d) for d in dtypes}), tuple({d.type for d in dtypes})
 
 
 _native.set_tensor_type(torch._C.TensorBase)
-_native.set_content_types(_singleton_types(), _plain_types())
+_dtypes, _scalars = _numpy_types()
+_native.set_content_types(_singleton_types(), (torch.device, *_dtypes), _scalars)
 _native.set_may_wait(_may_wait)
 atexit.register(_native.set_disabled, True)  # nothing is compiled while the interpreter goes down
 os.register_at_fork(after_in_child=_native.after_fork)

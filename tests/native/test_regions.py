@@ -58,6 +58,14 @@ def test_frames_in_a_region_are_compiled_and_outside_are_not():
     assert [e.hits for e in native.get_entries(outer.__code__)] == [0]
 
 
+def test_the_converter_is_given_no_function_for_a_hooked_frame():
+    echo = Echo()
+    with echo:
+        inner(1)
+    code, globals_, builtins, closure, values, fn, is_resume = echo.calls[0]
+    assert (code, values, fn, is_resume, closure) == (inner.__code__, (1, 1), None, False, None) and globals_ is globals()
+
+
 def test_special_methods_are_frames_too():
     echo = Echo()
     with echo:

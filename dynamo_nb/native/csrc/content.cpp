@@ -1,14 +1,15 @@
 // Comparison by content, type-strictly: 1 is not True, 0.0 is not -0.0, a NaN equals a NaN of the same bits.
 //
 // Numbers, str, bytes, None and friends, tuples (also named ones), lists, sets, slices, ranges, enum
-// members, torch dtypes and devices compare by content. Classes are compared by weak identity.
+// members, NumPy scalars, torch dtypes and devices compare by content, descriptors implemented in C by
+// owner and name. Classes are compared by weak identity.
 #include "guards.hpp"
 #include <cstring>
 
 namespace dnb {
 
 static PyObject *enum_type;                            // enum.Enum
-static PyObject *singleton_types, *plain_equal_types;  // tuples of types, set from Python
+static PyObject *singleton_types, *plain_equal_types, *byte_types;  // tuples of types, set from Python
 
 bool Identity::set(PyObject *object)
 {
@@ -60,6 +61,20 @@ struct Plain : Typed {  // exact type, then ==, for types whose == runs no user 
     }
 };
 
+struct Bytes : Typed {  // scalars of one exact type with the same bytes in memory
+    PyObject *bytes = nullptr;
+    ~Bytes() override { Py_XDECREF(bytes); }
+    static PyObject *read(PyObject *value) { return PyObject_CallMethod(value, "tobytes", nullptr); }
+    int equals(PyObject *value) override
+    {
+        if (!exact(value)) return 0;
+        PyObject *mine = read(value);
+        int ok = mine ? PyObject_RichCompareBool(mine, bytes, Py_EQ) : -1;
+        Py_XDECREF(mine);
+        return ok;
+    }
+};
+
 struct Sequence : Typed {  // tuples, lists
     std::vector<ContentPtr> items;
     int equals(PyObject *value) override
@@ -82,7 +97,7 @@ struct Sequence : Typed {  // tuples, lists
     }
 };
 
-struct Parts : Typed {  // slices and ranges: their three fields; enum members: the value
+struct Parts : Typed {  // slices and ranges: their three fields; enum members: the value; descriptors in C: owner and name
     std::vector<std::pair<PyObject *, ContentPtr>> fields;
     ~Parts() override
     {
@@ -171,6 +186,20 @@ static ContentPtr make_bits(PyObject *value)
     return typed(std::move(bits), value);
 }
 
+static ContentPtr make_bytes(PyObject *value)
+{
+    auto content = std::make_unique<Bytes>();
+    content->bytes = Bytes::read(value);
+    if (!content->bytes) return nullptr;
+    return typed(std::move(content), value);
+}
+
+static bool is_descriptor(PyTypeObject *type)
+{
+    return type == &PyMethodDescr_Type || type == &PyWrapperDescr_Type || type == &PyClassMethodDescr_Type ||
+           type == &PyGetSetDescr_Type || type == &PyMemberDescr_Type;
+}
+
 ContentPtr make_content(PyObject *value)
 {
     PyObject *type = (PyObject *)Py_TYPE(value);
@@ -187,6 +216,9 @@ ContentPtr make_content(PyObject *value)
         return typed(std::make_unique<Plain>(value), value);
     if (PySlice_Check(value) || PyRange_Check(value)) return make_parts(value, {"start", "stop", "step"});
     if (is_enum(value)) return make_parts(value, {"_value_"});
+    if (is_descriptor(Py_TYPE(value))) return make_parts(value, {"__objclass__", "__name__"});
+    if (Py_TYPE(value) == &_PyMethodWrapper_Type) return make_parts(value, {"__self__", "__name__"});
+    if (PySequence_Contains(byte_types, type) == 1) return make_bytes(value);
     if (PyTuple_Check(value) || PyList_CheckExact(value)) {
         auto sequence = std::make_unique<Sequence>();
         if (!add_items(sequence->items, value)) return nullptr;
@@ -201,13 +233,15 @@ ContentPtr make_content(PyObject *value)
     return nullptr;
 }
 
-// set_content_types(singletons, plain): types whose instances are compared by identity, by plain ==.
+// set_content_types(singletons, plain, bytes): types whose instances are compared by identity, by plain ==, by tobytes().
 static PyObject *set_content_types(PyObject *, PyObject *args)
 {
-    PyObject *singletons, *plain;
-    if (!PyArg_ParseTuple(args, "O!O!:set_content_types", &PyTuple_Type, &singletons, &PyTuple_Type, &plain)) return nullptr;
+    PyObject *singletons, *plain, *bytes;
+    if (!PyArg_ParseTuple(args, "O!O!O!:set_content_types", &PyTuple_Type, &singletons, &PyTuple_Type, &plain, &PyTuple_Type,
+                          &bytes)) return nullptr;
     Py_XSETREF(singleton_types, Py_NewRef(singletons));
     Py_XSETREF(plain_equal_types, Py_NewRef(plain));
+    Py_XSETREF(byte_types, Py_NewRef(bytes));
     Py_RETURN_NONE;
 }
 
@@ -223,7 +257,7 @@ static PyObject *content_equal(PyObject *, PyObject *args)
 }
 
 static PyMethodDef content_methods[] = {
-    {"set_content_types", set_content_types, METH_VARARGS, "set_content_types(singletons, plain): tuples of types."},
+    {"set_content_types", set_content_types, METH_VARARGS, "set_content_types(singletons, plain, bytes): tuples of types."},
     {"content_equal", content_equal, METH_VARARGS, "content_equal(expected, value) -> bool, type-strict."},
     {nullptr}};
 
@@ -234,7 +268,8 @@ int content_init(PyObject *module)
     Py_XDECREF(enums);
     singleton_types = PyTuple_New(0);
     plain_equal_types = PyTuple_New(0);
-    if (!enum_type || !singleton_types || !plain_equal_types) return -1;
+    byte_types = PyTuple_New(0);
+    if (!enum_type || !singleton_types || !plain_equal_types || !byte_types) return -1;
     return PyModule_AddFunctions(module, content_methods);
 }
 

@@ -123,7 +123,7 @@ typedef struct {
     Region *region;
     PyObject *const *locals;
     Py_ssize_t n;
-    PyObject *fn; /* the function, or NULL */
+    PyObject *fn; /* the function a CompiledFunction stands for; NULL for hooked frames and resume units */
     struct CompiledFunction *cf;
     bool is_resume;
 } DnbUnit;

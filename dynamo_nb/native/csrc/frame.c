@@ -126,7 +126,7 @@ static PyObject *eval_hook(PyThreadState *tstate, _PyInterpreterFrame *frame, in
     if (state && state->action == ACTION_SKIP) return pass_on(t, tstate, frame, 0);
     if (state && state->action == ACTION_SKIP_RECURSIVE) return run_off(t, tstate, frame);
     DnbUnit unit = {code, frame->f_globals, frame->f_builtins, frame->f_func->func_closure, t->current,
-                    frame->localsplus, dnb_arg_count(code), (PyObject *)frame->f_func, NULL, false};
+                    frame->localsplus, dnb_arg_count(code), NULL, NULL, false};
     CacheEntry *entry = NULL;
     switch (dnb_pick(t, &unit, &entry)) {
     case PICK_ERROR: return NULL;

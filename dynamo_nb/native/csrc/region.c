@@ -139,7 +139,7 @@ static void region_dealloc(Region *self)
 static PyObject *region_repr(Region *self) { return PyUnicode_FromFormat("<Region %R>", self->name); }
 
 static PyMemberDef region_members[] = {
-    {"convert", T_OBJECT, offsetof(Region, convert), 0, "convert(code, globals, builtins, closure, locals, fn, is_resume) on a miss"},
+    {"convert", T_OBJECT, offsetof(Region, convert), 0, "convert(code, globals, builtins, closure, locals, fn or None, is_resume) on a miss; fn: only where a CompiledFunction is called"},
     {"reduce", T_OBJECT, offsetof(Region, reduce), 0, "reduce(compiled_function) for pickle and copy, or None"},
     {"options", T_OBJECT, offsetof(Region, options), 0, "the compile options"},
     {"name", T_OBJECT, offsetof(Region, name), 0, "for messages"},
