@@ -15,9 +15,8 @@ from typing import Any, NoReturn
 
 from IPython.core.error import UsageError
 
+from dynamo_nb.api.compile import MODES
 from dynamo_nb.reports.sections import SECTIONS
-
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 # flag -> (value's name in the help, '' for a switch; help)
 FLAGS: dict[str, tuple[str, str]] = {

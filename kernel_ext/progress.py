@@ -15,7 +15,7 @@ from typing import Any
 
 from IPython.display import publish_display_data
 
-DELAY = 1.0
+DELAY = 2.0
 PERIOD = 0.5
 
 

@@ -135,7 +135,7 @@ class Session:
     def card_for(self, record: Any) -> Card | None:
         """The newest card whose cell the frame is from, whose code it inlined, or beneath which it runs."""
         files = {card.file: card for card in self.cards.values()}
-        own = getattr(record, "file", "")
+        own = record.get("file") if isinstance(record, dict) else getattr(record, "file", "")
         if own in files:
             return files[own]
         for file in getattr(record, "compiled_lines", ()):

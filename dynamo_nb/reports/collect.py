@@ -74,6 +74,10 @@ def describe(kind: str, record: Any) -> str:
     if isinstance(record, CompileRecord):
         why = f": {record.why}" if record.why else "."
         return f"{head} in {record.function} ({record.file}:{record.first_line}){why}"
+    if isinstance(record, dict) and "error" in record:
+        return f"{head}: {record['error']}"
+    if isinstance(record, dict) and "function" in record:
+        return f"{head} in {record['function']}: {record.get('limit', '')}; last reason: {record.get('reason', '')}"
     if isinstance(record, dict):
         detail = ", ".join(f"{key} {value}" for key, value in record.items())
         return f"{head}: {detail}" if detail else f"{head}."

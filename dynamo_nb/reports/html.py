@@ -107,7 +107,7 @@ def _source(block: parts.SourceBlock) -> str:
 
 def _inline_break(item: parts.BreakBlock, line: parts.Line) -> str:
     indent = " " * 12
-    texts = [f"{item.what} [{item.id}]"]
+    texts = [f"{item.reason} [{item.id}]: {item.what}"]
     texts += [f"{name}: {text}" for name, text in (("why", item.why), ("fix", item.hint)) if text]
     body = "".join(f"{indent}{escape(row)}\n" for text in texts for row in text.splitlines())
     return f'<span class="dnb-row why">{body}</span>'
@@ -115,7 +115,7 @@ def _inline_break(item: parts.BreakBlock, line: parts.Line) -> str:
 
 def _break(block: parts.BreakBlock) -> str:
     times = f" (met {block.count} times)" if block.count > 1 else ""
-    out = [f'<div class="dnb-brk"><p><b>{escape(block.id)}</b> <code>{escape(block.reason)}</code>{times}: {escape(block.what)}</p>']
+    out = [f'<div class="dnb-brk"><p><b>{escape(block.reason)}</b> [{escape(block.id)}]{times}: {escape(block.what)}</p>']
     code = f": <code>{escape(block.code.strip())}</code>" if block.code else ""
     out.append(f'<p class="dnb-title">{escape(block.where)}{code}</p>')
     if block.why:

@@ -5,12 +5,12 @@ In: a callable and its arguments. Out: a `CompileReport`. A public name of `dyna
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import linecache
 from collections.abc import Callable
 from typing import Any
 
+from dynamo_nb.api.compile import compile
 from dynamo_nb.core import events
 from dynamo_nb.reports.collect import Collector
 from dynamo_nb.reports.model import CompileReport, FunctionSketch
@@ -25,7 +25,7 @@ def report(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> CompileRepor
     """
     collector = Collector()
     with events.listening(collector):
-        target = fn if is_compiled(fn) else importlib.import_module("dynamo_nb").compile(fn)
+        target = fn if is_compiled(fn) else compile(fn)
         target(*args, **kwargs)
     sketch = sketch_of(fn)
     if not collector.records:

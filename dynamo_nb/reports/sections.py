@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dynamo_nb.core.reasons import REASONS
 from dynamo_nb.core.records import BreakRecord, CompileRecord, GraphRecord, GuardRecord, Location, NodeRecord
 from dynamo_nb.reports.assemble import SourceLine, marked_lines
 from dynamo_nb.reports.highlight import Spans, highlight
-from dynamo_nb.reports.model import CompileReport, FunctionReport
+from dynamo_nb.reports.model import WHOLE, CompileReport, FunctionReport
 
 MAX_ROWS = 200          # rows of one table
 MAX_CODE_LINES = 400    # lines of one listing
@@ -23,9 +25,12 @@ MAX_SOURCE_LINES = 600  # lines of one function's source
 MAX_ITEMS = 40          # functions, graphs or bytecode pairs of one section
 
 
+_GRAPH_NAME = re.compile(r"^(__compiled_fn_\d+)_.*", re.DOTALL)
+
+
 @dataclasses.dataclass(frozen=True)
 class BreakBlock:
-    """A graph break. `where` is 'file:line in function'; `code` the user's line."""
+    """A graph break. `reason` is its kind in words, `where` is 'file:line in function'; `code` the user's line."""
 
     id: str
     reason: str
@@ -195,13 +200,15 @@ def _table(title: str, columns: tuple[tuple[str, str], ...], rows: Sequence[tupl
 
 
 def _label(record: CompileRecord) -> str:
-    part = f", rest after the break in {record.resumed_from}" if record.resumed_from else ""
+    part = ", rest after a graph break" if record.resumed_from else ""
     return f"{record.function} [{record.compile_id}]{part}"
 
 
 def break_block(item: BreakRecord, count: int = 1) -> BreakBlock:
     stack = tuple(f"{place(frame)}: {frame.text}" if frame.text else place(frame) for frame in item.stack)
-    return BreakBlock(item.id, item.reason, item.what, item.why, item.hint, place(item.location), item.location.text, stack, count)
+    known = REASONS.get(item.id)
+    reason = known.title if known is not None and known.title else item.reason
+    return BreakBlock(item.id, reason, item.what, item.why, item.hint, place(item.location), item.location.text, stack, count)
 
 
 def _source(report: CompileReport) -> Section:
@@ -231,7 +238,8 @@ def _source_block(function: FunctionReport, report: CompileReport) -> SourceBloc
 def node_row(node: NodeRecord) -> tuple[str, ...]:
     value = f"{node.dtype.removeprefix('torch.')} {node.shape}".strip()
     where = f"{short_file(node.location.file)}:{node.location.line}" if node.location and node.location.line else ""
-    return (node.name, node.op, node.target, ", ".join(node.inputs), value, where)
+    target = "" if node.op in ("placeholder", "output") else node.target.replace("_VariableFunctionsClass.", "torch.")
+    return (node.name, node.op, target, ", ".join(node.inputs), value, where)
 
 
 def _graphs(report: CompileReport) -> Section:
@@ -252,9 +260,12 @@ def _graphs(report: CompileReport) -> Section:
 def _graph_table(record: CompileRecord, graph: GraphRecord) -> TableBlock:
     columns = (("name", "code"), ("kind", "text"), ("operation", "code"), ("inputs", "code"), ("value", "code"), ("line", "code"))
     calls = sum(node.op.startswith("call_") for node in graph.nodes)
-    name = graph.name.rsplit("_", 1)[0] if graph.name.startswith("__compiled_fn_") else graph.name
-    title = f"{name} of {_label(record)}: {plural(calls, 'operation')}, backend {graph.backend}"
+    title = f"{_graph_name(graph)} of {_label(record)}: {plural(calls, 'operation')}, backend {graph.backend}"
     return _table(title, columns, [node_row(node) for node in graph.nodes])
+
+
+def _graph_name(graph: GraphRecord) -> str:
+    return _GRAPH_NAME.sub(r"\1", graph.name)
 
 
 def guard_row(guard: GuardRecord) -> tuple[str, ...]:
@@ -311,7 +322,10 @@ def _timings(report: CompileReport) -> Section:
     total = report.seconds
     rows = []
     for record in report.records:
-        for stage, seconds in record.stages.items():
+        parts = {stage: seconds for stage, seconds in record.stages.items() if stage != WHOLE}
+        if WHOLE in record.stages:
+            parts["other"] = max(0.0, record.stages[WHOLE] - sum(parts.values()))
+        for stage, seconds in parts.items():
             rows.append((record.function, record.compile_id, stage, duration(seconds), f"{seconds / total:.4f}" if total else "0"))
     columns = (("function", "code"), ("compile", "code"), ("stage", "text"), ("time", "number"), ("share", "bar"))
     hits = sum(record.hits for record in report.records)

@@ -14,6 +14,7 @@ from dynamo_nb.reports.model import CompileReport
 
 MARKS = {"compiled": "●", "eager": "○", "break": "✖", "": " "}
 WIDTH = 110
+MAX_CELL = 60
 DEFAULT = ("source", "graphs", "guards", "breaks", "recompiles", "timings")
 
 
@@ -70,7 +71,7 @@ def _source(block: parts.SourceBlock) -> list[str]:
 
 def _break(block: parts.BreakBlock, indent: str, full: bool) -> list[str]:
     times = f" (met {block.count} times)" if block.count > 1 else ""
-    lines = [f"{indent}✖ {block.id} {block.reason}: {block.what}{times}"]
+    lines = [f"{indent}✖ {block.reason} [{block.id}]{times}: {block.what}"]
     if full:
         lines.append(f"{indent}  at:  {block.where}" + (f"    {block.code.strip()}" if block.code else ""))
     for name, text in (("why", block.why), ("fix", block.hint)):
@@ -83,10 +84,15 @@ def _break(block: parts.BreakBlock, indent: str, full: bool) -> list[str]:
     return lines
 
 
+def _shorten(cell: str) -> str:
+    text = cell.replace("\n", " ")
+    return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}…"
+
+
 def _table(block: parts.TableBlock) -> list[str]:
     keep = [index for index, (_, style) in enumerate(block.columns) if style != "bar"]
-    rows = [[block.columns[i][0] for i in keep], *([row[i].replace("\n", " ") for i in keep] for row in block.rows)]
-    widths = [min(44, max(len(row[column]) for row in rows)) for column in range(len(keep))]
+    rows = [[block.columns[i][0] for i in keep], *([_shorten(row[i]) for i in keep] for row in block.rows)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(keep))]
     lines = [block.title] if block.title else []
     for row in rows:
         cells = []

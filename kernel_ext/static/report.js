@@ -56,7 +56,7 @@ function splitIndent(spans) {
   return [indent, rest ? [["", rest], ...spans.slice(1)] : spans.slice(1)];
 }
 function inlineBreak(item) {
-  const texts = [`${item.what} [${item.id}]`];
+  const texts = [`${item.reason} [${item.id}]: ${item.what}`];
   if (item.why) texts.push(`why: ${item.why}`);
   if (item.hint) texts.push(`fix: ${item.hint}`);
   const rows = texts.flatMap((text) => text.split("\n")).map((row) => `${" ".repeat(12)}${row}
@@ -89,7 +89,7 @@ function graphBreak(block) {
   const box = el(
     "div",
     { class: "dnb-brk" },
-    el("p", {}, el("b", {}, block.id), " ", el("code", {}, block.reason), `${times}: ${block.what}`),
+    el("p", {}, el("b", {}, block.reason), ` [${block.id}]${times}: ${block.what}`),
     el("p", { class: "dnb-title" }, ...where)
   );
   if (block.why) box.append(el("p", {}, `Why: ${block.why}`));

@@ -41,7 +41,7 @@ function splitIndent(spans) {
 }
 
 function inlineBreak(item) {
-  const texts = [`${item.what} [${item.id}]`];
+  const texts = [`${item.reason} [${item.id}]: ${item.what}`];
   if (item.why) texts.push(`why: ${item.why}`);
   if (item.hint) texts.push(`fix: ${item.hint}`);
   const rows = texts.flatMap((text) => text.split("\n")).map((row) => `${" ".repeat(12)}${row}\n`);
@@ -77,7 +77,7 @@ function graphBreak(block) {
   const times = block.count > 1 ? ` (met ${block.count} times)` : "";
   const where = block.code ? [`${block.where}: `, el("code", {}, block.code.trim())] : [block.where];
   const box = el("div", { class: "dnb-brk" },
-    el("p", {}, el("b", {}, block.id), " ", el("code", {}, block.reason), `${times}: ${block.what}`),
+    el("p", {}, el("b", {}, block.reason), ` [${block.id}]${times}: ${block.what}`),
     el("p", { class: "dnb-title" }, ...where));
   if (block.why) box.append(el("p", {}, `Why: ${block.why}`));
   if (block.hint) box.append(el("p", {}, "Fix:"), el("pre", {}, block.hint));

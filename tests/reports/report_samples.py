@@ -33,7 +33,7 @@ def graph(count: int = 4, name: str = "__compiled_fn_0_aa") -> GraphRecord:
 
 
 def branch_break() -> BreakRecord:
-    return BreakRecord("NB0101", "DataDependentBranching", "if on a tensor: w.sum() > 0 has no value while tracing",
+    return BreakRecord("NB9101", "DataDependentBranching", "if on a tensor: w.sum() > 0 has no value while tracing",
                        "The graph is built before any number is known, so the branch can't be chosen.",
                        "w = torch.where(w.sum() > 0, w - w.amax(-1, keepdim=True), w)",
                        at(7, "    if w.sum() > 0:"), (at(7, "if w.sum() > 0:"), Location(FILE, 3, "helper", "x")))
