@@ -128,6 +128,8 @@ def _restore_rng(saved: Any) -> None:
 
 def _why_not(frame: ConvertFrame, unit: Unit) -> str | None:
     """Why this frame is not even tried."""
+    if state.run_only:
+        return "run() compiles nothing new"
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return "a functorch transform is running"
     if torch._C._len_torch_dispatch_stack():
@@ -150,6 +152,7 @@ def _why_not(frame: ConvertFrame, unit: Unit) -> str | None:
 def _hit_limit(frame: ConvertFrame, unit: Unit, limit: str) -> None:
     """The chapter's warning (12.25), then only existing entries run."""
     reasons = _miss_reasons(unit, frame.region)
+    _report_recompile(frame, unit, None)
     last = reasons[0][1] if reasons else ""
     code = original_code(unit.code)
     text = (
@@ -203,16 +206,18 @@ def _convert(frame: ConvertFrame, unit: Unit) -> Any:
         events.emit("compile_end", record)
 
 
-def _report_recompile(frame: ConvertFrame, unit: Unit, record: CompileRecord) -> None:
+def _report_recompile(frame: ConvertFrame, unit: Unit, record: CompileRecord | None) -> None:
     reasons = _miss_reasons(unit, frame.region)
     if not reasons:
         return
     code = original_code(unit.code)
-    record.recompile_reasons = [f"{cid}: {why}" for cid, why in reasons]
     lines = "\n".join(f"    - {cid}: {why}" for cid, why in reasons)
     logs["recompiles"].info(
         "Recompiling function %s in %s:%d\n    triggered by the following guard failure(s):\n%s", code.co_name, code.co_filename, code.co_firstlineno, lines
     )
+    if record is None:
+        return
+    record.recompile_reasons = [f"{cid}: {why}" for cid, why in reasons]
     events.emit("recompile", record)
     if settings.error_on_recompile:
         raise UserError(f"recompiling {code.co_name} with error_on_recompile set:\n{lines}")
@@ -243,7 +248,7 @@ def _compile(frame: ConvertFrame, unit: Unit, record: CompileRecord) -> GuardedC
         except SkipFrame as skip:
             return _skip(frame, unit, record, skip)
         finally:
-            trace.leave()
+            trace.close()
     return _skip(frame, unit, record, SkipFrame("tracing did not settle", permanent=True))
 
 

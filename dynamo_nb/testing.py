@@ -7,8 +7,8 @@ from typing import Any
 
 import torch.fx
 
+from .api.marks import disable
 from .backends.registry import lookup_backend
-from .core.exc import Unsupported
 from .utils import same
 
 
@@ -61,14 +61,10 @@ class EagerAndRecordGraphs:
         return gm.forward
 
 
-def unsupported(fn: Callable[[], Any], expected: str = "") -> str:
-    """The text of the Unsupported error fn raises."""
-    try:
-        fn()
-    except Unsupported as err:
-        assert expected in str(err)
-        return str(err)
-    raise AssertionError("Unsupported was not raised")
+@disable
+def unsupported(a: Any, b: Any) -> Any:
+    """Breaks the graph; gives back its second argument."""
+    return a if a is b else b
 
 
 __all__ = ["CompileCounter", "CompileCounterWithBackend", "EagerAndRecordGraphs", "same", "unsupported"]

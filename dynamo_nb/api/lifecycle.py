@@ -10,7 +10,7 @@ from ..core import events
 from ..core.state import state
 from ..cpython import assemble
 from ..graph.resume import parents
-from .compile import compile
+from .compile import compile, make_options, region_for
 from .modules import CompiledModuleMixin
 
 OptimizedModule = CompiledModuleMixin
@@ -29,11 +29,56 @@ def reset() -> None:
 reset_code_caches = reset
 
 
-def optimize(backend: Any = "aot_eager", *, nopython: bool = False, dynamic: bool | None = None, disable: bool = False, **_: Any) -> Any:
-    """`optimize(backend)(fn)`: the form of 2022; nopython is fullgraph."""
-    return functools.partial(compile, backend=backend, fullgraph=nopython, dynamic=dynamic, disable=disable)
+class OptimizeContext:
+    """`optimize(backend)`: call it on a function, or enter it to compile the frames called inside."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        self.regions: list[Any] = []
+
+    def __call__(self, fn: Any = None) -> Any:
+        return compile(fn, **self.options)
+
+    def __enter__(self) -> OptimizeContext:
+        chosen = {k: v for k, v in self.options.items() if k != "disable"}
+        region = region_for(make_options(chosen["backend"], None, None, chosen["fullgraph"], chosen["dynamic"]))
+        region.enter()
+        self.regions.append(region)
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.regions.pop().exit()
 
 
-def optimize_assert(backend: Any, **kwargs: Any) -> Any:
+def optimize(backend: Any = "aot_eager", *, nopython: bool = False, dynamic: bool | None = None, disable: bool = False, **_: Any) -> OptimizeContext:
+    """`optimize(backend)(fn)`, or `with optimize(backend): …`: the form of 2022; nopython is fullgraph."""
+    return OptimizeContext({"backend": backend, "fullgraph": nopython, "dynamic": dynamic, "disable": disable})
+
+
+def optimize_assert(backend: Any, **kwargs: Any) -> OptimizeContext:
     """optimize with fullgraph=True."""
     return optimize(backend, nopython=True, **kwargs)
+
+
+class RunOnly:
+    """`run()`: inside, compiled code runs where its guards hold, nothing new is compiled. Also a decorator."""
+
+    def __call__(self, fn: Any) -> Any:
+        @functools.wraps(fn)
+        def only(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return fn(*args, **kwargs)
+
+        return only
+
+    def __enter__(self) -> RunOnly:
+        state.run_only += 1
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        state.run_only -= 1
+
+
+def run(fn: Any = None) -> Any:
+    """Use what has been compiled, compile nothing new."""
+    return RunOnly() if fn is None else RunOnly()(fn)

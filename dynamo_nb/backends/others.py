@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from . import config as backend_config
 from .aot import aot_compile, run_as_is
 from .registry import register_builtin
 
@@ -20,7 +21,7 @@ def inductor(gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inputs
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.decomposition import select_decomp_table
 
-    patches = {**(list_mode_options(mode) if mode and mode != "default" else {}), **{k.replace("-", "_"): v for k, v in options.items()}}
+    patches = {**backend_config.patches(), **(list_mode_options(mode) if mode and mode != "default" else {}), **{k.replace("-", "_"): v for k, v in options.items()}}
 
     def forward(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         return compile_fx_inner(graph, inputs)

@@ -16,6 +16,7 @@ class CompilerState:
         self.times: dict[str, list[float]] = {}
         self.warned: set[str] = set()
         self.breaks = 0
+        self.run_only = 0
 
     def next_frame(self) -> int:
         self.frame_count += 1

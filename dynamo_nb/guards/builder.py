@@ -50,7 +50,8 @@ class Guard:
 
     def reason(self, values: list[Any]) -> str | None:
         """Why the guard fails for these values of its sources; None when it holds."""
-        labels = [label_of(source) for source in self.sources]
+        short = self.kind.name in ("TENSOR_MATCH", "STORAGE_OVERLAP", "NO_STORAGE_OVERLAP", "NO_TENSOR_ALIASING")
+        labels = [label_of(source) if short else skip_transparent(source).name for source in self.sources]
         if isinstance(self.kind, Relation):
             return self.kind.reason_of(self.kept, values, labels)
         return self.kind.reason(self.kept, values[0] if values else None, labels[0] if labels else "")

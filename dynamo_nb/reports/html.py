@@ -100,16 +100,15 @@ def _source(block: parts.SourceBlock) -> str:
             f'<span class="dnb-row {line.mark}"><span class="dnb-no">{line.number:5d} </span>'
             f'<span class="dnb-g">{MARKS[line.mark]}</span> {indent}<span class="dnb-t">{text}</span>\n</span>'
         )
-        rows += [_inline_break(item, line) for item in line.breaks]
+        rows += [_inline_break(item) for item in line.breaks]
     pre = f'<pre tabindex="0"><span class="dnb-rows">{"".join(rows)}</span></pre>' if rows else ""
     return f"{_title(block.title)}{pre}{_omitted(block.omitted, 'line')}"
 
 
-def _inline_break(item: parts.BreakBlock, line: parts.Line) -> str:
-    indent = " " * 12
+def _inline_break(item: parts.BreakBlock) -> str:
     texts = [f"{item.reason} [{item.id}]: {item.what}"]
     texts += [f"{name}: {text}" for name, text in (("why", item.why), ("fix", item.hint)) if text]
-    body = "".join(f"{indent}{escape(row)}\n" for text in texts for row in text.splitlines())
+    body = "".join(f"{escape(row)}\n" for text in texts for row in text.splitlines())
     return f'<span class="dnb-row why">{body}</span>'
 
 

@@ -10,7 +10,7 @@ import linecache
 from collections.abc import Callable
 from typing import Any
 
-from dynamo_nb.api.compile import compile
+from dynamo_nb.api.compile import compile, original_of
 from dynamo_nb.core import events
 from dynamo_nb.reports.collect import Collector
 from dynamo_nb.reports.model import CompileReport, FunctionSketch
@@ -45,8 +45,7 @@ def name_of(fn: object) -> str:
 
 def sketch_of(fn: object) -> FunctionSketch | None:
     """The function's place and source as text; None where it isn't a Python function."""
-    plain = inspect.unwrap(fn) if callable(fn) else fn
-    code = getattr(getattr(plain, "__func__", plain), "__code__", None)
+    code = getattr(inspect.unwrap(original_of(fn)), "__code__", None)
     if code is None:
         return None
     lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]

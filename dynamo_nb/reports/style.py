@@ -41,7 +41,8 @@ CSS = """
 .dnb-row.compiled { background: var(--dnb-tint-good); border-left-color: var(--dnb-good); }
 .dnb-row.eager { background: var(--dnb-tint-dim); }
 .dnb-row.break { background: var(--dnb-tint-bad); border-left-color: var(--dnb-bad); }
-.dnb-row.why { background: var(--dnb-tint-bad); border-left-color: var(--dnb-bad); white-space: pre-wrap; }
+.dnb-row.why { background: var(--dnb-tint-bad); border-left-color: var(--dnb-bad); white-space: pre-wrap;
+  padding-left: 12ch; word-break: normal; overflow-wrap: anywhere; }
 .dnb-no { color: var(--dnb-dim); user-select: none; }
 .dnb-g { user-select: none; } .compiled > .dnb-g { color: var(--dnb-good); } .break > .dnb-g { color: var(--dnb-bad); }
 .eager > .dnb-g { color: var(--dnb-dim); }

@@ -104,6 +104,23 @@ class Trace:
         """Put torch's modes back as they were before the trace."""
         self.recorder.state.leave()
 
+    def close(self) -> None:
+        """Let go of the user's objects: trackers form cycles that would keep them until the next collection."""
+        self.leave()
+        recorder = self.recorder
+        recorder.objects.clear()
+        recorder.keep_alive.clear()
+        recorder.attributes.clear()
+        for entry in recorder.inputs:
+            entry.real = None
+        recorder.inputs.clear()
+        for vt in recorder.tensor_by_fake.values():
+            vt.real = None  # type: ignore[attr-defined]
+        recorder.tensor_by_fake.clear()
+        self.unit = None
+        self.frame.locals.clear()
+        self.frame.cells.clear()
+
     # -- assumptions --------------------------------------------------------------------------------
     def assumptions(self) -> list[Assumption]:
         out = [Assumption(None, "GLOBAL_STATE", ()), *self.recorder.guards]

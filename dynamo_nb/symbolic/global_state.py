@@ -43,6 +43,8 @@ class GlobalState:
 
     def set(self, tx: Tx, name: str, value: Any, key: tuple[Any, ...] = ()) -> None:
         mode = MODES[name]
+        if mode.read(*key) == value:
+            return
         place = (name, key)
         self.before.setdefault(place, mode.read(*key))
         mode.write(*key, value)

@@ -33,8 +33,7 @@ STORAGE: dict[type, Any] = {
     set: lambda: SetVariable({}),
     collections.deque: lambda: DequeVariable([]),
 }
-MODULE_CONTAINERS = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.Sequential)
-REFUSED = (torch.nn.Module, torch.Tensor, torch.optim.Optimizer, torch.autograd.Function)
+REFUSED = (torch.Tensor, torch.optim.Optimizer, torch.autograd.Function)
 
 
 def call_class(tx: Tx, cls: UserDefinedClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
@@ -52,7 +51,7 @@ def call_class(tx: Tx, cls: UserDefinedClassVariable, args: list[VariableTracker
         return _call_enum(tx, value, args, kwargs)
     if isinstance(meta_call, types.FunctionType):
         return protocol.call_class_attr(tx, cls, type(value), "__call__", meta_call, args, kwargs)
-    if issubclass(value, REFUSED) and value not in MODULE_CONTAINERS and not tx.recorder.config.get("trace_module_init"):
+    if issubclass(value, REFUSED):
         raise StepUnsupported(UnsupportedOperation(f"making a {value.__name__} inside the compiled function"))
     return construct(tx, cls, args, kwargs)
 
@@ -207,6 +206,8 @@ def class_method(tx: Tx, cls: UserDefinedClassVariable, name: str, args: list[Va
             from .builtins.types_ import isinstance_of
 
             return boolean(isinstance_of(tx, args[0].realize(), cls.value))
+        if name == "__subclasses__":
+            return ListVariable([tx.wrap(c) for c in cls.value.__subclasses__()])
         raise cls.unsupported(f"{cls.value.__name__}.{name}()")
     if name in ("__setattr__", "__delattr__"):
         cls.instance_setattr(tx, args[0].as_python_constant(), args[1] if name == "__setattr__" else None)

@@ -21,7 +21,7 @@ from .handlers.containers import ContainerHandlers
 from .handlers.exceptions import ExceptionHandlers
 from .handlers.jumps import JumpHandlers
 from .handlers.names import NameHandlers
-from .handlers.operators import OperatorHandlers
+from .handlers.operators import OperatorHandlers, _binary_op_lookup
 from .handlers.stack import StackHandlers
 from .services import TranslatorServices
 from .variables.base import VariableTracker
@@ -160,6 +160,7 @@ class InstructionTranslatorBase(
             self.boundary = inner.realize()
 
 
+__all__ = ["BreakAt", "InstructionTranslator", "InstructionTranslatorBase", "_binary_op_lookup"]
 PART_OF_CALL = frozenset({"PRECALL", "CALL"})
 
 

@@ -204,7 +204,9 @@ def _generic_descriptor(tx: Tx, attr: Any, name: str, obj: VariableTracker | Non
     """A descriptor whose type is none of Python's own, or a plain value."""
     getter = type_lookup(type(attr), "__get__")
     if getter is MISSING:
-        return tx.wrap(attr, source if obj is None else class_attr_source(tx, holder, cls, name))
+        if obj is not None and obj.existing and obj.source is not None:
+            return tx.lazy(attr, AttrSource(obj.source, name))
+        return tx.wrap(attr, source)
     special = tx.descriptor_polyfill(attr, name, obj, cls, source)
     if special is not None:
         return special

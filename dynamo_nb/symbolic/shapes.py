@@ -15,11 +15,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..core.exc import ConstraintViolationError, StepUnsupported
+from ..core.logs import artifact_logger
 from ..core.reasons import UnsupportedOperation
 from ..core.source import Source, TensorPropertySource
 
 if TYPE_CHECKING:
     from .interpreter import InstructionTranslatorBase as Tx
+
+
+log = artifact_logger("dynamic")
 
 
 @dataclasses.dataclass
@@ -187,6 +191,8 @@ class Shapes:
                 if isinstance(value, torch.SymInt) and value.node.maybe_as_int() is None:
                     symbol = value.node.expr
                     if symbol.is_Symbol and symbol not in self.symbol_sources:
+                        place = TensorPropertySource(source, prop, i)
+                        log.info("create_symbol %s = %s for %s", symbol, value.node.hint, place.name)
                         self.symbol_sources[symbol] = (value, TensorPropertySource(source, prop, -1 if prop == "storage_offset" else i))
 
     def symbolic_number(self, value: int | float, source: Source) -> Any:

@@ -59,9 +59,8 @@ function inlineBreak(item) {
   const texts = [`${item.reason} [${item.id}]: ${item.what}`];
   if (item.why) texts.push(`why: ${item.why}`);
   if (item.hint) texts.push(`fix: ${item.hint}`);
-  const rows = texts.flatMap((text) => text.split("\n")).map((row) => `${" ".repeat(12)}${row}
-`);
-  return el("span", { class: "dnb-row why" }, rows.join(""));
+  return el("span", { class: "dnb-row why" }, texts.map((text) => `${text}
+`).join(""));
 }
 function code(block) {
   const pre = el("div", { class: "dnb-code" }, el("pre", { tabindex: "0" }, block.text));

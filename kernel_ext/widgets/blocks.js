@@ -44,8 +44,7 @@ function inlineBreak(item) {
   const texts = [`${item.reason} [${item.id}]: ${item.what}`];
   if (item.why) texts.push(`why: ${item.why}`);
   if (item.hint) texts.push(`fix: ${item.hint}`);
-  const rows = texts.flatMap((text) => text.split("\n")).map((row) => `${" ".repeat(12)}${row}\n`);
-  return el("span", { class: "dnb-row why" }, rows.join(""));
+  return el("span", { class: "dnb-row why" }, texts.map((text) => `${text}\n`).join(""));
 }
 
 function code(block) {

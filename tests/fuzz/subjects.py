@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -37,7 +39,6 @@ class Subject:
 
 
 def _torch(strict: str) -> Subject:
-    import torch
     import torch._dynamo as dynamo
 
     dynamo.config.suppress_errors = False
@@ -71,4 +72,13 @@ def load(name: str, strict: str = "") -> Subject:
     """Import a subject; unknown names list the known ones."""
     if name not in SUBJECTS:
         raise ValueError(f"unknown subject {name!r}; choose one of {', '.join(SUBJECTS)}")
-    return SUBJECTS[name](strict)
+    subject = SUBJECTS[name](strict)
+    with torch.no_grad():
+        subject.compile(_warm, Capture())(torch.ones(2))
+    subject.reset()
+    return subject
+
+
+def _warm(x: torch.Tensor) -> torch.Tensor:
+    """Compiled once before the first fork, so that children share what the first compile imports."""
+    return x + 1

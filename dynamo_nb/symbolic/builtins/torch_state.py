@@ -54,6 +54,7 @@ FIXED: list[tuple[Any, Any]] = [
     (torch.compiler.is_compiling, True), (torch.compiler.is_dynamo_compiling, True), (torch.compiler.is_exporting, False),
     (torch.onnx.is_in_onnx_export, False), (torch._jit_internal.is_scripting, False), (torch.cuda.is_current_stream_capturing, False),
     (torch._C._is_tracing, False), (torch._C._functorch.peek_interpreter_stack, None), (torch._utils.is_compiling, True),
+    (torch.fx._symbolic_trace.is_fx_tracing, False), (torch.fx._symbolic_trace.is_fx_symbolic_tracing, False),
 ]
 
 
@@ -71,6 +72,17 @@ for _fn, _value in FIXED:
 def register_fixed(fn: Any, value: Any) -> None:
     """Answer calls of fn with a constant; the package's own is_compiling() is added by the api layer."""
     handles(fn)(_fixed(value))
+
+
+@handles(torch.jit.annotate)
+def annotate(tx: Tx, the_type: VariableTracker, value: VariableTracker) -> VariableTracker:
+    return value
+
+
+@handles(torch.overrides.is_tensor_like)
+def is_tensor_like(tx: Tx, obj: VariableTracker) -> VariableTracker:
+    obj = obj.realize()
+    return boolean(isinstance(obj, TensorVariable) or issubclass(obj.python_type(), torch.Tensor) or protocol.type_lookup(obj.python_type(), "__torch_function__") is not protocol.MISSING)
 
 
 @handles(torch.is_tensor)

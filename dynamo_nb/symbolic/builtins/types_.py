@@ -148,6 +148,15 @@ def hash_(tx: Tx, obj: VariableTracker) -> VariableTracker | None:
     return protocol.special(tx, obj, "__hash__", [])
 
 
+@handles(torch.finfo, torch.iinfo)
+def number_info(tx: Tx, dtype: VariableTracker | None = None) -> VariableTracker | None:
+    value = None if dtype is None else const(dtype)
+    if value is NOTHING or (value is None and dtype is not None):
+        return None
+    kind = torch.finfo if value is None or value.is_floating_point or value.is_complex else torch.iinfo
+    return tx.fold(kind, [] if value is None else [value], {})
+
+
 @handles(object)
 def object_(tx: Tx) -> VariableTracker:
     return tx.new_instance(object, None)

@@ -86,6 +86,8 @@ class BuiltinVariable(CallableValueVariable):
         folded = self.fold_or_none(tx, args, kwargs)
         if folded is not None:
             return folded
+        if self.value in tx.recorder.config["reorderable_logging_functions"]:
+            return defer_logging(tx, self, args, kwargs)
         raise self.break_reason()
 
     def break_reason(self) -> StepUnsupported:
@@ -94,6 +96,18 @@ class BuiltinVariable(CallableValueVariable):
         if getattr(self.value, "__module__", None) == builtins.__name__:
             return StepUnsupported(UnsupportedBuiltin(f"Dynamo does not know how to trace builtin operator `{self.title()}` on these operands"))
         return StepUnsupported(SkippedFunction(f"call of the C function {getattr(self.value, '__module__', None) or '?'}.{self.title()}"))
+
+
+def defer_logging(tx: Tx, fn: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+    """A registered logging function runs after the graph; its operands must not change until then."""
+    from .constant import NONE, ConstantVariable
+    from .tensor import TensorVariable
+
+    for arg in (*args, *kwargs.values()):
+        if not isinstance(arg.realize(), (ConstantVariable, TensorVariable)):
+            raise StepUnsupported(PrintCall("a logging call with operands that may change before it runs"))
+    tx.recorder.side_effects.defer_call(fn, args, kwargs)
+    return NONE
 
 
 class TorchInGraphFunctionVariable(CallableValueVariable):
@@ -135,4 +149,6 @@ class SkipFunctionVariable(CallableValueVariable):
         folded = self.fold_or_none(tx, args, kwargs)
         if folded is not None:
             return folded
+        if self.value in tx.recorder.config["reorderable_logging_functions"]:
+            return defer_logging(tx, self, args, kwargs)
         raise StepUnsupported(self.reason)

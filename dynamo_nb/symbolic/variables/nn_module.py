@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..interpreter import InstructionTranslatorBase as Tx
 
 HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+METHODS = frozenset(n for n in dir(torch.nn.Module) if not n.startswith("__"))
 GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
 
 
@@ -30,7 +31,7 @@ class UnspecializedNNModuleVariable(UserDefinedObjectVariable):
             self.source = NNModuleSource(source)
 
     def guards_absence(self, name: str) -> bool:
-        return not name.startswith("__") and name not in self.cls.__dict__ and not hasattr(torch.nn.Module, name)
+        return name == "forward" or not (name.startswith("__") or (is_builtin_module(self.cls) and name in METHODS))
 
     def modelled_getattr_hook(self, tx: Tx, name: str, hook: Any) -> VariableTracker | None:
         """What nn.Module.__getattr__ does, without running it."""

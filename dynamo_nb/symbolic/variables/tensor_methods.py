@@ -90,6 +90,11 @@ def _python_attribute(tx: Tx, x: TensorVariable, name: str) -> VariableTracker |
     return None
 
 
+@attribute("__class__")
+def _class(tx: Tx, x: TensorVariable) -> VariableTracker:
+    return x.class_variable(tx)
+
+
 @attribute("shape")
 def _shape(tx: Tx, x: TensorVariable) -> VariableTracker:
     return SizeVariable([tx.recorder.wrap_size(tx, s) for s in x.fake.size()])
@@ -125,7 +130,7 @@ def _nbytes(tx: Tx, x: TensorVariable) -> VariableTracker:
 
 @attribute("_backward_hooks")
 def _backward_hooks(tx: Tx, x: TensorVariable) -> VariableTracker | None:
-    if x.real is not None and x.real._backward_hooks:
+    if x.real is not None and x.real._backward_hooks is not None:
         raise StepUnsupported(AutogradInFrame("tensor._backward_hooks"))
     return NONE
 
