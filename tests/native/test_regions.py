@@ -62,7 +62,7 @@ def test_the_converter_is_given_no_function_for_a_hooked_frame():
     echo = Echo()
     with echo:
         inner(1)
-    code, globals_, builtins, closure, values, fn, is_resume = echo.calls[0]
+    code, globals_, _, closure, values, fn, is_resume = echo.calls[0]
     assert (code, values, fn, is_resume, closure) == (inner.__code__, (1, 1), None, False, None) and globals_ is globals()
 
 
