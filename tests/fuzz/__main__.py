@@ -43,6 +43,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     p.add_argument("--stop", type=int, default=0, help="stop after this many findings")
     p.add_argument("--min-graph", type=float, default=0.0, help="fail below this percentage of programs with a graph")
     p.add_argument("--min-whole", type=float, default=0.0, help="fail below this percentage of programs captured whole")
+    p.add_argument("--why", action="store_true", help="list the reasons for graph breaks in the first calls")
     p.add_argument("--show", type=int, metavar="SEED", help="print the program of a seed and exit")
     p.add_argument("--faults", nargs="*", metavar="NAME", help="run seeded faults (all, or the named ones)")
     p.add_argument("--per-fault", type=int, default=300, help="programs allowed for one seeded fault")
@@ -64,7 +65,7 @@ def report(outcome: Outcome, program: Program | None, subject: Subject, seconds:
         for diff in final.diffs[:3]:
             print(f"  shrunk: {diff}")
     print(f"  program, {program.calls} calls:")
-    lines = [line for line in program.source.strip().splitlines() if line and not (line.startswith(("import ",
+    lines = [line for line in program.source.strip().splitlines() if line.strip() and not (line.startswith(("import ",
                                                                                                     "from ")) and unused(line,
                                                                                                                          program.source))]
     print("    " + "\n    ".join(lines))
@@ -75,7 +76,7 @@ def unused(line: str, source: str) -> bool:
     return len(re.findall(rf"\b{line.split()[-1]}\b", source)) < 2
 
 
-def summary(outcomes: list[Outcome], seconds: float) -> None:
+def summary(outcomes: list[Outcome], seconds: float, why: bool) -> None:
     """Print the figures."""
     ran = [o for o in outcomes if o.status != "discarded"]
     total = max(1, len(ran))
@@ -89,6 +90,9 @@ def summary(outcomes: list[Outcome], seconds: float) -> None:
           f"harness errors {status['harness error']}")
     print(f"with a graph {graph} ({100 * graph / total:.1f} %), whole {whole} ({100 * whole / total:.1f} %), "
           f"raising {sum(o.raised for o in ran)}")
+    reasons = Counter(r for o in ran for r in o.reasons or (("no break, but not one graph",) if not o.whole else ()))
+    for reason, count in reasons.most_common(30 if why else 0):
+        print(f"  {count:4d} not whole: {reason}; seeds {' '.join(str(o.seed) for o in ran if reason in o.reasons)[:60]}")
     for kind, count in kinds.most_common():
         seeds = [o.seed for o in outcomes if o.status in FINDINGS and o.signature == kind]
         print(f"  {count:4d} {kind}: seeds {' '.join(map(str, seeds[:12]))}{' ...' if len(seeds) > 12 else ''}")
@@ -124,7 +128,7 @@ def main(argv: list[str]) -> int:
             sys.stdout.flush()
         if options.stop and found >= options.stop:
             break
-    summary(outcomes, time.monotonic() - start)
+    summary(outcomes, time.monotonic() - start, options.why)
     share = [100 * sum(map(test, outcomes)) / max(1, len(outcomes)) for test in (lambda o: o.graphs > 0 and o.ops > 0, lambda o: o.whole)]
     return 1 if found or share[0] < options.min_graph or share[1] < options.min_whole else 0
 

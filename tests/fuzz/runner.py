@@ -55,6 +55,7 @@ class Outcome:
     note: str = ""
     errors: tuple[str, ...] = ()
     attempt: int = 0
+    reasons: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -221,7 +222,7 @@ def _run(program: Program, subject: Subject) -> Outcome:
         return Outcome(program.seed, "discarded", raised=raised, features=features, note=str(again[0]))
     capture = Capture()
     subject.reset()
-    breaks: list[int] = [subject.breaks()]
+    breaks = [subject.breaks()]
     graphs: list[int] = []
 
     def after(k: int) -> None:
@@ -234,5 +235,6 @@ def _run(program: Program, subject: Subject) -> Outcome:
     if sys.getrecursionlimit() != limit:
         diffs.append(Diff("global state", "recursion limit", str(limit), str(sys.getrecursionlimit())))
     whole = bool(graphs) and graphs[0] == 1 and breaks[1] == breaks[0]
+    reasons = tuple(k.split("\n")[0][:150] for k, n in breaks[1].items() if n != breaks[0].get(k))
     return Outcome(program.seed, "differs" if diffs else "same", diffs, len(capture.graphs), sum(capture.graphs), whole, raised, features,
-                   errors=errors)
+                   errors=errors, reasons=reasons)

@@ -1,7 +1,7 @@
-"""Makes a failing program small: fewer calls, fewer statements, unwrapped blocks, simpler expressions.
+"""Makes a failing program small: fewer calls, statements and parameters, unwrapped blocks, simpler expressions.
 
-In: a program, its outcome and a subject. Out: the smallest program found that still differs in the same way. Every candidate
-runs in its own child process. Called by the CLI.
+In: a program, its outcome and a subject. Out: the smallest program found that still differs in the same way. Candidates run
+in forked children, some at a time. Called by the CLI.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ import contextlib
 import copy
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from .batch import Context, run_one
+from .batch import Context, run_many
 from .program import Program
 from .runner import Outcome
 from .subjects import Subject
 
+CHUNK = 10
 BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
@@ -130,6 +131,48 @@ def simplifications(tree: ast.Module) -> Iterator[ast.Module]:
             yield cut
 
 
+def without_parameter(tree: ast.Module) -> Iterator[ast.Module]:
+    """Trees whose entry has one parameter less, in its signature and in the calls."""
+    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name in ("f", "run", "forward")]
+    entry = next((n for n in functions if _is_entry(tree, n)), None)
+    if entry is None:
+        return
+    for name in [a.arg for a in (*entry.args.args, *entry.args.kwonlyargs) if a.arg != "self"]:
+        cut = copy.deepcopy(tree)
+        for node in ast.walk(cut):
+            if isinstance(node, ast.FunctionDef) and node.name == entry.name and node.lineno == entry.lineno:
+                _drop_argument(node.args, name)
+            elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and len(node.value.elts) == 2:
+                args, kwargs = node.value.elts
+                if isinstance(args, ast.Tuple) and isinstance(kwargs, ast.Dict) and node.col_offset >= 4:
+                    args.elts = [e for e in args.elts if not (isinstance(e, ast.Name) and e.id == name)]
+                    pairs = zip(kwargs.keys, kwargs.values, strict=True)
+                    keep = [(k, v) for k, v in pairs if not (isinstance(k, ast.Constant) and k.value == name)]
+                    kwargs.keys, kwargs.values = [k for k, _ in keep], [v for _, v in keep]
+        yield cut
+
+
+def _is_entry(tree: ast.Module, fn: ast.FunctionDef) -> bool:
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in ("f", "make_f", "Holder", "Entry"):
+            return any(fn is other for other in ast.walk(node))
+    return False
+
+
+def _drop_argument(args: ast.arguments, name: str) -> None:
+    for i, arg in enumerate(args.args):
+        if arg.arg == name:
+            first_default = len(args.args) - len(args.defaults)
+            if i >= first_default:
+                del args.defaults[i - first_default]
+            del args.args[i]
+            return
+    for i, arg in enumerate(args.kwonlyargs):
+        if arg.arg == name:
+            del args.kwonlyargs[i], args.kw_defaults[i]
+            return
+
+
 class Shrinker:
     """Greedy reduction within a time limit in seconds."""
 
@@ -138,43 +181,52 @@ class Shrinker:
         self.end = time.monotonic() + seconds
         self.count = 0
 
-    def holds(self, program: Program) -> bool:
+    def holds(self, out: Outcome) -> bool:
         """Whether a candidate still shows the finding, with no eager exception the original did not have."""
-        try:
-            program.code()
-        except SyntaxError:
-            return False
-        out = run_one(program, self.subject, timeout=20.0, context=self.context)
         if self.goal.status in ("crashed", "hung"):
             return out.status == self.goal.status
         return out.status == "differs" and out.signature == self.goal.signature and set(out.errors) <= set(self.goal.errors)
 
-    def attempt(self, **changes: object) -> bool:
-        """Keep a changed program if the finding holds."""
+    def candidate(self, **changes: object) -> Program | None:
+        """The best program changed; None if that is no Python."""
         self.count += 1
-        candidate = replace(self.best, tag=f".{self.count}", _code=None, **changes)  # type: ignore[arg-type]
-        if not self.holds(candidate):
-            return False
-        self.best = candidate
-        return True
+        made = replace(self.best, tag=f".{self.count}", _code=None, **changes)  # type: ignore[arg-type]
+        try:
+            made.code()
+        except (SyntaxError, ValueError):
+            return None
+        finally:
+            made.forget()
+        return made
+
+    def first(self, candidates: list[Program | None]) -> int | None:
+        """Index of the first candidate that holds; it becomes the best."""
+        good = [(i, c) for i, c in enumerate(candidates) if c is not None]
+        runs = run_many([c for _, c in good], self.subject, batch=len(good), timeout=20.0, context=self.context)
+        for (i, made), out in zip(good, runs, strict=False):
+            if self.holds(out):
+                self.best = made
+                runs.close()  # type: ignore[attr-defined]
+                return i
+        return None
+
+    def trees(self, moves: Callable[[ast.Module], Iterator[ast.Module]]) -> bool:
+        """Try all results of one kind of move, going on behind the last success."""
+        index, changed = 0, False
+        while time.monotonic() < self.end:
+            found = list(itertools.islice(moves(ast.parse(self.best.source)), index, index + CHUNK))
+            if not found:
+                break
+            hit = self.first([self.candidate(source=ast.unparse(ast.fix_missing_locations(tree)) + "\n") for tree in found])
+            changed |= hit is not None
+            index += len(found) if hit is None else hit
+        return changed
 
     def sweep(self) -> bool:
         """One round over all kinds of reduction; True if something got smaller."""
-        changed = False
-        for calls in range(1, self.best.calls):
-            if self.attempt(calls=calls):
-                changed = True
-                break
-        for moves in (deletions, unwrappings, simplifications):
-            index = 0
-            while time.monotonic() < self.end:
-                tree = next(itertools.islice(moves(ast.parse(self.best.source)), index, None), None)
-                if tree is None:
-                    break
-                if self.attempt(source=ast.unparse(ast.fix_missing_locations(tree)) + "\n"):
-                    changed = True
-                else:
-                    index += 1
+        changed = self.best.calls > 1 and self.first([self.candidate(calls=n) for n in range(1, self.best.calls)]) is not None
+        for moves in (deletions, without_parameter, unwrappings, simplifications):
+            changed |= self.trees(moves)
         return changed
 
 

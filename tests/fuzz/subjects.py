@@ -34,7 +34,7 @@ class Subject:
     name: str
     compile: Callable[[Callable[..., Any], Capture], Callable[..., Any]]
     reset: Callable[[], None]
-    breaks: Callable[[], int]
+    breaks: Callable[[], dict[str, int]]
     adds_names: bool = False
 
 
@@ -46,7 +46,7 @@ def _torch(strict: str) -> Subject:
     def compile_fn(fn: Callable[..., Any], capture: Capture) -> Callable[..., Any]:
         return torch.compile(fn, backend=capture.backend)
 
-    return Subject("torch", compile_fn, dynamo.reset, lambda: sum(dynamo.utils.counters["graph_break"].values()), adds_names=True)
+    return Subject("torch", compile_fn, dynamo.reset, lambda: dict(dynamo.utils.counters["graph_break"]), adds_names=True)
 
 
 def _dynamo_nb(strict: str) -> Subject:
@@ -58,11 +58,11 @@ def _dynamo_nb(strict: str) -> Subject:
     def compile_fn(fn: Callable[..., Any], capture: Capture) -> Callable[..., Any]:
         return dynamo_nb.compile(fn, backend=capture.backend)
 
-    return Subject("dynamo_nb", compile_fn, dynamo_nb.reset, lambda: sum(dynamo_nb.utils.counters["graph_break"].values()))
+    return Subject("dynamo_nb", compile_fn, dynamo_nb.reset, lambda: dict(dynamo_nb.utils.counters["graph_break"]))
 
 
 def _plain(strict: str) -> Subject:
-    return Subject("plain", lambda fn, capture: fn, lambda: None, lambda: 0)
+    return Subject("plain", lambda fn, capture: fn, lambda: None, dict)
 
 
 SUBJECTS: dict[str, Callable[[str], Subject]] = {"plain": _plain, "torch": _torch, "dynamo_nb": _dynamo_nb}

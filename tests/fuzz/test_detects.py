@@ -110,7 +110,7 @@ WRONG = {
 
 
 def outcome(compile_fn: Callable[..., Any]) -> Outcome:
-    subject = Subject("test", lambda fn, capture: compile_fn(fn), lambda: None, lambda: 0)
+    subject = Subject("test", lambda fn, capture: compile_fn(fn), lambda: None, dict)
     return run_program(Program(1, SOURCE, calls=2), subject)
 
 
