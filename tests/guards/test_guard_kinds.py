@@ -66,7 +66,7 @@ def test_equals_match_accepts_equal_copies():
     for make in (lambda: 10**30, lambda: "ab" * 100, lambda: (1, ("x" * 3, frozenset({(2, 3.5), "y"}))), lambda: Pair("q" * 9, [1, 2])):
         assert check(on("EQUALS_MATCH", make()), make())
     wrapper = on("EQUALS_MATCH", 3)
-    assert wrapper.guards[0].text() == "L['v'] == 3" and wrapper.reason((4,), {}) == "v == 3 no longer holds: it is 4"
+    assert wrapper.guards[0].text() == "L['v'] == 3" and wrapper.reason((4,), {}) == "L['v'] == 3 no longer holds: it is 4"
     assert "of type" in on("EQUALS_MATCH", 3).reason((Three(3),), {})
 
 
@@ -132,7 +132,7 @@ def test_type_match():
     assert check(wrapper, value)
     value.__class__ = type("Plain", (Plain,), {})
     assert not check(wrapper, value)
-    assert wrapper.reason((value,), {}).startswith("expected type of v to be ")
+    assert wrapper.reason((value,), {}).startswith("expected type of L['v'] to be ")
     with pytest.raises(guards.GuardBuildError, match="needs a class"):
         on("TYPE_MATCH", 3)
 
@@ -171,7 +171,7 @@ def test_constant_match():
         assert check(wrapper, value)
     wrapper = on("CONSTANT_MATCH", "text")
     assert check(wrapper, "te" + "xt") and not check(wrapper, b"text")
-    assert on("CONSTANT_MATCH", True).reason((False,), {}) == "v is True no longer holds: it is False"
+    assert on("CONSTANT_MATCH", True).reason((False,), {}) == "L['v'] is True no longer holds: it is False"
 
 
 def test_attributes():
@@ -222,7 +222,7 @@ def test_sequence_and_dict_length():
 
     assert check(untyped, Liar([1, 2])) and not check(on("SEQUENCE_LENGTH", 99), Liar([1, 2]))
     assert check(on("DICT_LENGTH", 1), {1: 2}) and not check(on("DICT_LENGTH", 1), {})
-    assert on("DICT_LENGTH", 1).reason(({},), {}) == "len(v) == 1 no longer holds: it is 0"
+    assert on("DICT_LENGTH", 1).reason(({},), {}) == "len(L['v']) == 1 no longer holds: it is 0"
 
 
 def test_dict_keys():
@@ -242,14 +242,14 @@ def test_dict_keys():
     assert check(wrapper, ordered)
     ordered.move_to_end("a")
     assert not check(wrapper, ordered)
-    assert "keys of v changed" in wrapper.reason(({},), {})
+    assert "keys of L['v'] changed" in wrapper.reason(({},), {})
 
 
 def test_dict_contains_and_set_contents():
     wrapper = tree(assume(V, "DICT_CONTAINS", "k", True), assume(V, "DICT_CONTAINS", "z", False))
     assert check(wrapper, {"k": 1}) and not check(wrapper, {}) and not check(wrapper, {"k": 1, "z": 2}) and not check(wrapper, 3)
     assert check(wrapper, {"k"}) and check(wrapper, frozenset({"k"}))
-    assert on("DICT_CONTAINS", "z", False).reason(({"z": 1},), {}) == "v now has the key 'z'"
+    assert on("DICT_CONTAINS", "z", False).reason(({"z": 1},), {}) == "L['v'] now has the key 'z'"
     marker = Plain()
     members = on("SET_CONTENTS", frozenset({1, "a", marker}))
     assert check(members, {1, "a", marker}) and check(members, frozenset({"a", marker, 1}))
@@ -352,7 +352,7 @@ def test_dynamic_indices_and_callback():
     tensor._dynamo_dynamic_indices = {0, 1}
     assert not check(wrapper, tensor) and not check(on("DYNAMIC_INDICES", frozenset()), tensor)
     odd = on("CALLBACK", lambda v: v % 2, "v is odd")
-    assert check(odd, 3) and not check(odd, 4) and odd.reason((4,), {}) == "v is odd no longer holds for v"
+    assert check(odd, 3) and not check(odd, 4) and odd.reason((4,), {}) == "v is odd no longer holds for L['v']"
     assert not odd.root.check_flat(("x",), {}, {})
 
 
@@ -360,7 +360,7 @@ def test_object_aliasing():
     same, different = tree(assume(V, "OBJECT_ALIASING", W, True)), tree(assume(V, "OBJECT_ALIASING", W, False))
     a, b = [1], [1]
     assert check(same, a, a) and not check(same, a, b) and check(different, a, b) and not check(different, a, a)
-    assert different.reason((a, a), {}) == "v and w are now the same object"
+    assert different.reason((a, a), {}) == "L['v'] and L['w'] are now the same object"
     through = tree(assume(InstanceDictSource(V), "OBJECT_ALIASING", InstanceDictSource(W), False))
     p, q = Plain(), Plain()
     assert check(through, p, q)
