@@ -56,7 +56,7 @@ def _matcher() -> Callable[[CompletionContext], Any]:
         found = _LINE.match(context.text_until_cursor) if context.cursor_line == 0 else None
         if found is None:
             return {"completions": []}
-        fragment, names = options.complete(found["rest"], dynamo_nb.list_backends())
+        fragment, names = options.complete(found["rest"], dynamo_nb.list_backends(None))
         return {
             "completions": [SimpleCompletion(text=name, type="option") for name in names],
             "matched_fragment": fragment,

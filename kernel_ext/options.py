@@ -20,7 +20,7 @@ from dynamo_nb.reports.sections import SECTIONS
 
 # flag -> (value's name in the help, '' for a switch; help)
 FLAGS: dict[str, tuple[str, str]] = {
-    "--backend": ("NAME", "backend that turns graphs into code; dynamo_nb.list_backends() lists them"),
+    "--backend": ("NAME", "backend that turns graphs into code; dynamo_nb.list_backends(None) lists them"),
     "--dynamic": ("", "treat tensor sizes as symbolic from the first compile"),
     "--static": ("", "compile again for every new size instead"),
     "--fullgraph": ("", "a graph break is an error"),

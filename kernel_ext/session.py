@@ -79,7 +79,7 @@ class Session:
 
     def begin(self, line: str, key: str, token: int, file: str) -> None:
         """A `%%compile` cell starts; an earlier card of the same cell is given up."""
-        chosen = options.parse(line, dynamo_nb.list_backends())
+        chosen = options.parse(line, dynamo_nb.list_backends(None))
         if file == _TIMED:
             file = f"<timed exec {key}>"
         for old in [old for old, card in self.cards.items() if card.file == file or (self._cell and card.cell == self._cell)]:

@@ -20,7 +20,7 @@ class Wrapped(NamedTuple):
     """value: what to bind; function: the Python function compiled, None if none was; left: why not."""
 
     value: Any
-    function: types.FunctionType | None = None
+    function: types.FunctionType | types.MethodType | None = None
     left: str = ""
 
 
@@ -29,13 +29,17 @@ def wrap(value: Any, name: str, compiler: Callable[[Any], Any]) -> Wrapped:
     if isinstance(value, type):
         return _wrap_class(value, name, compiler)
     if is_compiled(value):
-        inner: Any = inspect.unwrap(value)
-        return Wrapped(value, inner if isinstance(inner, types.FunctionType) else None)
+        return Wrapped(value, _function_of(value))
     if not isinstance(value, types.FunctionType):
         return Wrapped(value, left=f"{name} (a {type(value).__name__} after its decorators)")
     if value.__code__.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         return Wrapped(value, left=f"async function {name}")
     return Wrapped(compiler(value), value)
+
+
+def _function_of(value: Any) -> types.FunctionType | None:
+    inner: Any = inspect.unwrap(value)
+    return inner if isinstance(inner, types.FunctionType) else None
 
 
 def _wrap_class(cls: type, name: str, compiler: Callable[[Any], Any]) -> Wrapped:
@@ -48,7 +52,7 @@ def _wrap_class(cls: type, name: str, compiler: Callable[[Any], Any]) -> Wrapped
     inner: Wrapped = wrap(forward, f"{name}.forward", compiler)
     if inner.value is not forward:
         setattr(cls, "forward", inner.value)  # noqa: B010
-    return Wrapped(cls, inner.function, inner.left)
+    return Wrapped(cls, inner[1], inner.left)
 
 
 def relocate(function: types.FunctionType, file: str, text: str) -> None:

@@ -102,6 +102,9 @@ def _source(block: parts.SourceBlock) -> str:
         )
         rows += [_inline_break(item) for item in line.breaks]
     pre = f'<pre tabindex="0"><span class="dnb-rows">{"".join(rows)}</span></pre>' if rows else ""
+    if block.folded:
+        opened = " open" if any(line.breaks for line in block.lines) else ""
+        return f"<details{opened}><summary>{escape(block.title)}</summary>{pre}{_omitted(block.omitted, 'line')}</details>"
     return f"{_title(block.title)}{pre}{_omitted(block.omitted, 'line')}"
 
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 from dynamo_nb.core.records import BreakRecord, CompileRecord
 
-
 WHOLE = "_compile"     # the stage that contains the others
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from dynamo_nb.core.reasons import REASONS
 from dynamo_nb.core.records import BreakRecord, CompileRecord, GraphRecord, GuardRecord, Location, NodeRecord
-from dynamo_nb.reports.assemble import SourceLine, marked_lines
+from dynamo_nb.reports.assemble import COMPILED, SourceLine, is_library, marked_lines
 from dynamo_nb.reports.highlight import Spans, highlight
 from dynamo_nb.reports.model import WHOLE, CompileReport, FunctionReport
 
@@ -54,9 +54,12 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class SourceBlock:
+    """folded: library code, shown only on demand."""
+
     title: str
     lines: tuple[Line, ...]
     omitted: int = 0
+    folded: bool = False
     kind: str = "source"
 
 
@@ -213,7 +216,7 @@ def break_block(item: BreakRecord, count: int = 1) -> BreakBlock:
 
 def _source(report: CompileReport) -> Section:
     blocks: list[Block] = []
-    for function in report.functions:
+    for function in sorted(report.functions, key=lambda function: is_library(function.file)):
         blocks.append(_source_block(function, report))
         blocks.extend(NoteBlock(f"{_label(r)} {r.outcome}: {r.why}") for r in function.records if r.why and r.outcome != "compiled")
     if not blocks:
@@ -230,9 +233,12 @@ def _source_block(function: FunctionReport, report: CompileReport) -> SourceBloc
     ]
     where = f"{short_file(function.file)}:{function.first_line}"
     state = "" if function.records else ", traced as part of its caller" if function.inlined else ", not called yet"
+    library = is_library(function.file)
+    if library:
+        state += f", library code, {plural(sum(line.mark == COMPILED for line in marked), 'line')} in a graph"
     if not lines:
         state += ", source not available"
-    return SourceBlock(f"{function.name} ({where}{state})", tuple(lines), max(0, len(marked) - MAX_SOURCE_LINES))
+    return SourceBlock(f"{function.name} ({where}{state})", tuple(lines), max(0, len(marked) - MAX_SOURCE_LINES), library)
 
 
 def node_row(node: NodeRecord) -> tuple[str, ...]:
@@ -270,11 +276,11 @@ def _graph_name(graph: GraphRecord) -> str:
 
 def guard_row(guard: GuardRecord) -> tuple[str, ...]:
     where = f"{short_file(guard.location.file)}:{guard.location.line}" if guard.location and guard.location.line else ""
-    return (guard.source or "global state", guard.kind, guard.text, where)
+    return (guard.source or "global state", guard.kind, where, guard.text)
 
 
 def _guards(report: CompileReport) -> Section:
-    columns = (("value", "code"), ("kind", "code"), ("must hold", "code"), ("assumed at", "code"))
+    columns = (("value", "code"), ("kind", "code"), ("assumed at", "code"), ("must hold", "code"))
     blocks: list[Block] = [
         _table(f"{_label(record)}: {plural(len(record.guards), 'guard')}", columns, [guard_row(guard) for guard in record.guards])
         for record in report.records

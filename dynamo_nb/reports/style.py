@@ -51,6 +51,7 @@ CSS = """
 .dnb .c { color: var(--dnb-com); font-style: italic; } .dnb .n { color: var(--dnb-num); } .dnb .d { color: var(--dnb-def); }
 .dnb-legend { padding: 2px 12px 8px; color: var(--dnb-dim); font-size: 12px; white-space: pre-wrap; }
 .dnb details { border-top: 1px solid var(--dnb-line); }
+.dnb-static > details > summary { font-weight: 600; }
 .dnb details details, .dnb [role=tabpanel] details { border: 0; padding-left: 12px; }
 .dnb summary { cursor: pointer; padding: 5px 12px; font-weight: 600; }
 .dnb details details > summary, .dnb [role=tabpanel] details > summary { font-weight: 400; color: var(--dnb-dim); }

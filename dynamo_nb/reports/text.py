@@ -14,7 +14,8 @@ from dynamo_nb.reports.model import CompileReport
 
 MARKS = {"compiled": "●", "eager": "○", "break": "✖", "": " "}
 WIDTH = 110
-MAX_CELL = 60
+MAX_CELL = 48     # characters of a table's cell
+MAX_LAST = 160    # of one in the last column
 DEFAULT = ("source", "graphs", "guards", "breaks", "recompiles", "timings")
 
 
@@ -61,12 +62,12 @@ def _omitted(count: int, noun: str) -> list[str]:
 
 def _source(block: parts.SourceBlock) -> list[str]:
     lines = [block.title]
-    for line in block.lines:
+    for line in block.lines if not block.folded else [line for line in block.lines if line.breaks]:
         text = "".join(text for _, text in line.spans)
         lines.append(f"{line.number:5d} {MARKS[line.mark]} {text}")
         for item in line.breaks:
             lines += _break(item, " " * 8, full=False)
-    return [*lines, *_omitted(block.omitted, "line")]
+    return [*lines, *_omitted(0 if block.folded else block.omitted, "line")]
 
 
 def _break(block: parts.BreakBlock, indent: str, full: bool) -> list[str]:
@@ -84,14 +85,14 @@ def _break(block: parts.BreakBlock, indent: str, full: bool) -> list[str]:
     return lines
 
 
-def _shorten(cell: str) -> str:
+def _shorten(cell: str, limit: int) -> str:
     text = cell.replace("\n", " ")
-    return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}…"
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _table(block: parts.TableBlock) -> list[str]:
     keep = [index for index, (_, style) in enumerate(block.columns) if style != "bar"]
-    rows = [[block.columns[i][0] for i in keep], *([_shorten(row[i]) for i in keep] for row in block.rows)]
+    rows = [[block.columns[i][0] for i in keep], *([_shorten(row[i], MAX_LAST if i == keep[-1] else MAX_CELL) for i in keep] for row in block.rows)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(keep))]
     lines = [block.title] if block.title else []
     for row in rows:

@@ -47,7 +47,10 @@ function source(block) {
     for (const item of line.breaks) rows.append(inlineBreak(item));
   }
   const pre = block.lines.length ? el("pre", { tabindex: "0" }, rows) : "";
-  return el("div", {}, title(block.title), pre, more(block.omitted, "line"));
+  if (!block.folded) return el("div", {}, title(block.title), pre, more(block.omitted, "line"));
+  const fold = el("details", {}, el("summary", {}, block.title), pre, more(block.omitted, "line"));
+  fold.open = block.lines.some((line) => line.breaks.length);
+  return fold;
 }
 function splitIndent(spans) {
   if (!spans.length || spans[0][0]) return ["", spans];

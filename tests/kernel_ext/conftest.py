@@ -51,7 +51,7 @@ class CompiledFunction:
 @pytest.fixture
 def stand_in(monkeypatch):
     monkeypatch.setattr(dynamo_nb, "compile", CompiledFunction, raising=False)
-    monkeypatch.setattr(dynamo_nb, "list_backends", lambda: ["aot_eager", "eager"], raising=False)
+    monkeypatch.setattr(dynamo_nb, "list_backends", lambda exclude_tags=(): ["aot_eager", "eager"], raising=False)
 
 
 @pytest.fixture

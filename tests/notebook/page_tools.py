@@ -30,7 +30,7 @@ def browser_page(**options: Any) -> Iterator[Any]:
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
         try:
-            page = browser.new_page(viewport={"width": 1100, "height": 1000}, **options)
+            page: Any = browser.new_page(viewport={"width": 1100, "height": 1000}, **options)
             page.problems = []
             page.on("pageerror", lambda error: page.problems.append(str(error)))
             yield page

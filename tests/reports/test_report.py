@@ -73,6 +73,15 @@ def test_library_code_is_not_listed():
     assert [f.name for f in report_of([record]).functions] == ["f"]
 
 
+def test_library_frames_come_last_and_folded():
+    library = CompileRecord("0/0", "loads", json.__file__, 1, 2, "def loads(s):\n    return s\n", compiled_lines={json.__file__: [2]})
+    own = CompileRecord("1/0", "f", "f.py", 1, 2, "def f(x):\n    return x\n", compiled_lines={"f.py": [2]})
+    report = report_of([library, own])
+    text = report.text(("source",))
+    assert text.index("f (f.py:1)") < text.index("loads (") and "library code, 1 line in a graph" in text and "return s" not in text
+    assert "<details><summary>loads (" in report.html()
+
+
 def test_text_has_every_part():
     text = report_of(samples.records()).text(tuple(SECTIONS))
     for part in ("3 graphs", "1 graph break", "    7 ✖     if w.sum() > 0:", "fix: w = torch.where", "TENSOR_MATCH", "LOAD_CONST fn",
