@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from . import native  # noqa: F401  (checks Python, torch and the extension first, with one clear sentence)
+
+# isort: split
 from . import config, debug, decorators, exc, testing, utils
 from .api.compile import cache_entries, compile
 from .api.explain import explain
@@ -29,9 +31,9 @@ from .api.marks import (
     maybe_mark_dynamic,
     skip,
 )
-from .backends import aot as _aot
-from .backends import eager as _eager
-from .backends import others as _others
+from .backends import aot as _aot  # noqa: F401  (registers itself, as the next two)
+from .backends import eager as _eager  # noqa: F401
+from .backends import others as _others  # noqa: F401
 from .backends.registry import list_backends, lookup_backend, register_backend
 from .reports.run import report
 

@@ -34,8 +34,8 @@ from .core.exc import (
 )
 from .core.logs import ALWAYS, artifact_logger, set_compile_id
 from .core.options import CompileOptions
-from .core.records import CompileRecord
 from .core.reasons import BreakReason, OpFailed, RaisedException
+from .core.records import CompileRecord
 from .core.settings import settings
 from .core.state import state
 from .cpython.arguments import argument_names
@@ -81,7 +81,10 @@ class ConvertFrame:
         self.options = options
         self.region: Any = None
 
-    def __call__(self, code: types.CodeType, globals_: dict[str, Any], builtins_: dict[str, Any], closure: Any, locals_: tuple[Any, ...], fn: Any, is_resume: bool) -> Any:
+    def __call__(
+        self, code: types.CodeType, globals_: dict[str, Any], builtins_: dict[str, Any], closure: Any, locals_: tuple[Any, ...], fn: Any,
+        is_resume: bool,
+    ) -> Any:
         unit = Unit(code, globals_, builtins_, closure, locals_, fn, is_resume)
         return catch_errors_wrapper(self, unit)
 
@@ -227,10 +230,12 @@ def _compile(frame: ConvertFrame, unit: Unit, record: CompileRecord) -> GuardedC
     """Trace until the trace ends where code can be written for it; None if the frame runs as plain Python."""
     config = settings.snapshot()
     seen = native.code_data(unit.code).setdefault("seen", SeenValues())
-    break_at, reason, reasons = 0, None, {}
+    break_at, reason = 0, None
+    static = False
+    reasons: dict[int, int] = {}
     logs["dynamo"].info("Step 1: torchdynamo start tracing %s %s:%d", unit.code.co_name, unit.code.co_filename, unit.code.co_firstlineno)
     for _ in range(config["max_restarts"]):
-        trace = Trace(unit, config, frame.options, seen, break_at)
+        trace = Trace(unit, config, frame.options, seen, break_at, static)
         try:
             with state.timed("tracing", record.stages):
                 ended = trace.run()
@@ -242,6 +247,11 @@ def _compile(frame: ConvertFrame, unit: Unit, record: CompileRecord) -> GuardedC
         except RestartAnalysis as again:
             break_at, reason = _earlier(again, break_at, reasons), again.reason
         except StepUnsupported as err:
+            if not hasattr(err, "frames"):       # the code after the trace cannot be written with symbols
+                if static:
+                    return _skip(frame, unit, record, SkipFrame(str(err.reason)))
+                static, break_at = True, 0
+                continue
             if frame.options.fullgraph and not _user_error(err.reason):
                 _refuse(frame, trace, err.reason, record)
             break_at, reason = trace.cut_step(err), err.reason
@@ -276,13 +286,14 @@ def _refuse(frame: ConvertFrame, trace: Any, reason: BreakReason | None, record:
     raise Unsupported(describe.unsupported_text(trace, reason), reason)
 
 
-def _skip(frame: ConvertFrame, unit: Unit, record: CompileRecord, skip: SkipFrame) -> None:
+def _skip(frame: ConvertFrame, unit: Unit, record: CompileRecord, skip: SkipFrame) -> GuardedCode | None:
     if frame.options.fullgraph:
         raise Unsupported(f"{unit.code.co_name} ({unit.code.co_filename}:{unit.code.co_firstlineno}) cannot be captured as one graph: {skip.why}")
     record.outcome, record.why = "skipped", skip.why
     logs["dynamo"].info("skipping %s: %s", unit.code.co_name, skip.why)
     events.emit("skip", record)
     native.set_action(unit.code, native.SKIP)
+    return None
 
 
 def _finish(frame: ConvertFrame, unit: Unit, record: CompileRecord, trace: Any, ended: str, reason: BreakReason | None) -> GuardedCode:

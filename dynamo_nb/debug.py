@@ -31,7 +31,8 @@ def entries(fn: Any) -> list[dict[str, Any]]:
     out = []
     for entry in cache_entries(fn):
         guards, nodes, kinds = _count(entry.guard_manager.root)
-        out.append({"guards": guards, "nodes": nodes, "kinds": kinds, "ok": _checker(entry.guard_manager.root, space), "cold": _cold(entry.guard_manager.root, space)})
+        root = entry.guard_manager.root
+        out.append({"guards": guards, "nodes": nodes, "kinds": kinds, "ok": _checker(root, space), "cold": _cold(root, space)})
     return out
 
 

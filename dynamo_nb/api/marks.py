@@ -114,7 +114,7 @@ def _indices(index: Any) -> list[int]:
 
 
 def _mark(t: torch.Tensor, attribute: str, index: Any) -> None:
-    chosen = getattr(t, attribute, set())
+    chosen: set[int] = getattr(t, attribute, set())
     for i in _indices(index):
         if not -t.dim() <= i < t.dim():
             raise IndexError(f"dimension {i} is out of range for a tensor of {t.dim()} dimensions")
@@ -122,11 +122,13 @@ def _mark(t: torch.Tensor, attribute: str, index: Any) -> None:
     setattr(t, attribute, chosen)
 
 
-def mark_dynamic(t: torch.Tensor, index: Any, *, min: int | None = None, max: int | None = None, hint_override: int | None = None, specialize_on: Any = None) -> None:
+def mark_dynamic(
+    t: torch.Tensor, index: Any, *, min: int | None = None, max: int | None = None, hint_override: int | None = None, specialize_on: Any = None
+) -> None:
     """Make a dimension symbolic from the first compile; specialising it becomes an error. min, max: its range."""
     _mark(t, "_dynamo_dynamic_indices", index)
     if min is not None or max is not None:
-        ranges = getattr(t, "_dynamo_dynamic_range", set())
+        ranges: set[Any] = getattr(t, "_dynamo_dynamic_range", set())
         ranges |= {(i % t.dim(), min, max) for i in _indices(index)}
         t._dynamo_dynamic_range = ranges  # type: ignore[attr-defined]
 

@@ -50,7 +50,10 @@ class CompiledModuleMixin:
 def _rebuild(module: Any, options: Any) -> Any:
     from .compile import compile
 
-    return compile(module, backend=options.name, fullgraph=options.fullgraph, dynamic=options.dynamic, mode=options.mode, options=dict(options.backend_options) or None)
+    return compile(
+        module, backend=options.name, fullgraph=options.fullgraph, dynamic=options.dynamic, mode=options.mode,
+        options=dict(options.backend_options) or None,
+    )
 
 
 def _call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -134,15 +137,18 @@ def _has_hooks(module: Any) -> bool:
     table = module.__dict__
     return bool(
         table.get("_forward_hooks") or table.get("_forward_pre_hooks") or table.get("_backward_hooks") or table.get("_backward_pre_hooks")
-        or any(getattr(torch.nn.modules.module, n) for n in ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks"))
+        or any(
+            getattr(torch.nn.modules.module, n)
+            for n in ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
+        )
     )
 
 
 def compile_module(module: torch.nn.Module, region: Any) -> Any:
     """A compiled twin of a module."""
     if isinstance(module, CompiledModuleMixin) or issubclass(type(module), CompiledModuleMixin):
-        module = module._original()
-    made = object.__new__(_class_for(type(module), region))
+        module = module._original()  # type: ignore[operator]
+    made: Any = object.__new__(_class_for(type(module), region))
     object.__setattr__(made, "__dict__", module.__dict__)
     _views[made] = module
     return made

@@ -40,7 +40,7 @@ def boxed(fn: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _logged(name: str, compiler: Compiler) -> Compiler:
+def _logged(name: str, compiler: Compiler) -> Any:
     def compile_graph(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         if log.isEnabledFor(logging.INFO):
             log.info("TRACED GRAPH\n ===== %s graph =====\n%s", name, gm.print_readable(print_output=False))
@@ -104,7 +104,9 @@ def _decompositions() -> dict[Any, Any]:
 
 
 @register_builtin("aot_eager_decomp_partition", "debug")
-def aot_eager_decomp_partition(gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inputs: list[Any] | None = None, **options: Any) -> Callable[..., Any]:
+def aot_eager_decomp_partition(
+    gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inputs: list[Any] | None = None, **options: Any
+) -> Callable[..., Any]:
     """aot_eager with decompositions and the min-cut partitioner."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 

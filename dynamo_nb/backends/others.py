@@ -14,14 +14,17 @@ from .registry import register_builtin
 
 
 @register_builtin("inductor")
-def inductor(gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inputs: list[Any] | None = None, mode: str | None = None, **options: Any) -> Callable[..., Any]:
+def inductor(
+    gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inputs: list[Any] | None = None, mode: str | None = None, **options: Any
+) -> Callable[..., Any]:
     """torch's Inductor as the code generator behind our front end."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch._inductor import config, list_mode_options
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.decomposition import select_decomp_table
 
-    patches = {**backend_config.patches(), **(list_mode_options(mode) if mode and mode != "default" else {}), **{k.replace("-", "_"): v for k, v in options.items()}}
+    chosen = list_mode_options(mode) if mode and mode != "default" else {}
+    patches = {**backend_config.patches(), **chosen, **{k.replace("-", "_"): v for k, v in options.items()}}
 
     def forward(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         return compile_fx_inner(graph, inputs)

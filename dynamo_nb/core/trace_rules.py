@@ -107,7 +107,10 @@ MODULE_RULES: dict[str, Rule] = {
 }
 
 # Pure functions: folded when every operand is constant.
-PURE_MODULES = frozenset({"math", "cmath", "_operator", "operator", "re", "posixpath", "genericpath", "fnmatch", "textwrap", "unicodedata", "struct", "binascii", "html"})
+PURE_MODULES = frozenset({
+    "math", "cmath", "_operator", "operator", "re", "posixpath", "genericpath", "fnmatch", "textwrap", "unicodedata", "struct", "binascii",
+    "html",
+})
 PURE: frozenset[str] = frozenset(
     """json.dumps json.loads
     builtins.abs builtins.ascii builtins.bin builtins.chr builtins.divmod builtins.format builtins.hash builtins.hex builtins.len
@@ -171,7 +174,8 @@ def is_foldable(fn: Any) -> bool:
     if module in PURE_MODULES or name in PURE:
         return True
     if isinstance(fn, types.BuiltinMethodType) and not isinstance(fn.__self__, types.ModuleType):
-        return type(fn.__self__) in (str, bytes, int, float, complex, bool, type) and fn.__name__ in ("fromhex", "maketrans", "from_bytes", "fromkeys", "join", "format")
+        by_name = fn.__name__ in ("fromhex", "maketrans", "from_bytes", "fromkeys", "join", "format")
+        return by_name and type(fn.__self__) in (str, bytes, int, float, complex, bool, type)
     return False
 
 

@@ -107,6 +107,8 @@ def emit_replay(cg: PyCodegen, side_effects: Any, root_globals: Any) -> None:
     for obj in side_effects.mutated_objects():
         if obj in side_effects.attributes:
             for name, value in side_effects.attributes[obj].items():
+                if (obj, name) in side_effects.readded and isinstance(obj, user_defined.UserDefinedObjectVariable):
+                    _delete_attr(cg, obj, name)      # stored anew, it stands last in the instance's dict
                 _store_attr(cg, obj, name, value)
         if obj in side_effects.containers:
             _assign(cg, obj)
@@ -177,6 +179,8 @@ def _assign(cg: PyCodegen, obj: Any) -> None:
 
 
 def _store_cell(cg: PyCodegen, cell: Any, value: VariableTracker | None) -> None:
+    if value is None and cell.initial is None:
+        return      # empty before and after
     if cell.local_name is not None:
         if value is None:
             cg.emit("DELETE_DEREF", argval=cell.local_name)

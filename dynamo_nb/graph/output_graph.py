@@ -27,6 +27,7 @@ from .codegen import PyCodegen
 from .passes import eliminate_dead_code, unused_placeholders
 from .reach import Reach
 
+
 class OutputGraph:
     def __init__(self, recorder: Any, code: types.CodeType, region: Any, compile_graph: Callable[..., Any], on_graph_error: Callable[..., Any]) -> None:
         self.recorder = recorder

@@ -12,7 +12,21 @@ import torch
 
 from ..cpython.classes import is_python_class
 from ..cpython.instruction import call_kw, load_attr
-from ..symbolic.variables import builtin, classes, dict_methods, exceptions, functions, iterators, mappings, misc, numeric, sequences, tensor, user_defined, weak
+from ..symbolic.variables import (
+    builtin,
+    classes,
+    dict_methods,
+    exceptions,
+    functions,
+    iterators,
+    mappings,
+    misc,
+    numeric,
+    sequences,
+    tensor,
+    user_defined,
+    weak,
+)
 from ..symbolic.variables.base import VariableTracker
 from ..symbolic.variables.constant import ConstantVariable
 from .codegen import PyCodegen, builds, cannot_rebuild

@@ -182,6 +182,8 @@ class VariableBuilder:
 
     def wrap_dict(self, value: dict[Any, Any]) -> VariableTracker:
         self.guard("TYPE_MATCH", type(value))
+        if value is self.tx.recorder.root_globals or "__builtins__" in value:
+            return OpaqueVariable(value, self.source, UnsupportedOperation("the globals of a module as a dict"))
         made = ConstDictVariable({}, type(value), self.source)
         self.tx.remember(value, made)
         if isinstance(value, collections.defaultdict):
@@ -239,6 +241,10 @@ class VariableBuilder:
             if owner is not None and not isinstance(owner, (types.ModuleType, type)) and not is_torch_operation(value):
                 return self.wrap_bound_c_method(value)
             self.guard("EQUALS_MATCH" if not _weak(value) else "ID_MATCH", value)
+        elif isinstance(value, types.MethodWrapperType):
+            return OpaqueVariable(value, self.source)
+        else:
+            self.guard("EQUALS_MATCH", value)
         return wrap_c_callable(value, self.source)
 
     def wrap_bound_c_method(self, value: Any) -> VariableTracker:

@@ -38,6 +38,7 @@ class DeferredCall:
 class SideEffects:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
+        self.readded: set[tuple[VariableTracker, str]] = set()
         self.attributes: dict[VariableTracker, dict[str, VariableTracker | None]] = {}
         self.containers: dict[VariableTracker, None] = {}
         self.cells: dict[VariableTracker, VariableTracker | None] = {}
@@ -53,7 +54,8 @@ class SideEffects:
     def store_attr(self, obj: VariableTracker, name: str, value: VariableTracker | None) -> None:
         """value None: the attribute was deleted."""
         table = self.attributes.setdefault(obj, {})
-        table.pop(name, None)
+        if name in table and table.pop(name) is None and value is not None:
+            self.readded.add((obj, name))
         table[name] = value
         self._note("attr", obj)
 

@@ -27,10 +27,10 @@ MAX_PAIRS = 256
 
 
 class Trace:
-    def __init__(self, unit: Any, config: dict[str, Any], options: Any, seen: Any, break_at: int) -> None:
+    def __init__(self, unit: Any, config: dict[str, Any], options: Any, seen: Any, break_at: int, static: bool = False) -> None:
         self.unit = unit
         self.config = config
-        shapes = Shapes(seen, config, options.dynamic, options.fullgraph)
+        shapes = Shapes(seen, config, False if static else options.dynamic, options.fullgraph)
         self.recorder = Recorder(config, fullgraph=options.fullgraph, shapes=shapes)
         self.recorder.break_at = break_at
         self.recorder.root_globals = unit.globals

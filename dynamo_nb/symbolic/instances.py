@@ -15,7 +15,7 @@ from ..core.reasons import UnsupportedOperation
 from ..cpython.classes import is_python_class
 from . import protocol
 from .variables.base import NOTHING, VariableTracker, const
-from .variables.constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
+from .variables.constant import NONE, NOT_IMPLEMENTED, boolean
 from .variables.exceptions import ExceptionVariable
 from .variables.mappings import ConstDictVariable, SetVariable
 from .variables.sequences import DequeVariable, ListVariable, NamedTupleVariable, TupleVariable

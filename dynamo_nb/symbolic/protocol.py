@@ -170,6 +170,8 @@ def descriptor_get(tx: Tx, attr: Any, name: str, obj: VariableTracker | None, cl
             raise tx.raise_(AttributeError, f"property {name!r} of {cls.__name__!r} object has no getter")
         getter = tx.wrap(attr.fget, AttrSource(source, "fget") if source else None)
         return getter.call_function(tx, [obj], {})
+    if isinstance(attr, types.ClassMethodDescriptorType):
+        return NativeMethodVariable(owner if owner is not None else holder.class_variable(tx), name, attr)
     if isinstance(attr, SLOT_TYPES):
         if obj is None:
             return tx.wrap(attr)

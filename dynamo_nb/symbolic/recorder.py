@@ -166,8 +166,10 @@ class Recorder:
         node = self.create_node(tx, op, target, tuple(fx_args), fx_kwargs)
         self.may_raise |= facts.may_raise
         self.consumes_rng |= facts.random
-        if facts.mutates:
-            self._note_mutation(target, facts, fake_args, fake_kwargs)
+        written = list(op_facts.mutated_operands(facts, fake_args, fake_kwargs))
+        for tensor in written:
+            self.note_mutated_tensor(tensor)
+        if written or facts.mutates:
             node.meta["impure"] = True
         if facts.random or facts.may_raise or facts.effect:
             node.meta["impure"] = True
@@ -256,10 +258,6 @@ class Recorder:
         return ConstantVariable(size)
 
     # -- mutation of inputs ---------------------------------------------------------------------
-    def _note_mutation(self, target: Any, facts: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        for tensor in op_facts.mutated_operands(facts, args, kwargs):
-            self.note_mutated_tensor(tensor)
-
     def note_mutated_tensor(self, fake: torch.Tensor) -> None:
         with contextlib.suppress(RuntimeError, NotImplementedError):
             owner = self.storage_owner.get(fake.untyped_storage()._cdata)

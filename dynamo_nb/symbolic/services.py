@@ -177,8 +177,8 @@ class TranslatorServices:
 
     def op_failed(self, target: Any, op: str, args: Any, kwargs: dict[str, Any], err: Exception) -> Exception:
         """An operation failed on fake tensors: what eager would raise, or a break if eager would not."""
-        from .real_errors import eager_error_type
         from . import op_facts
+        from .real_errors import eager_error_type
 
         real = eager_error_type(target, op, args, kwargs)
         if real is None:

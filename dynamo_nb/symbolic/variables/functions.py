@@ -32,7 +32,7 @@ class CellVariable(VariableTracker):
 
     def load(self, tx: Tx) -> VariableTracker | None:
         written = tx.recorder.side_effects.cells
-        return written[self] if self in written else self.initial
+        return written.get(self, self.initial)
 
     def store(self, tx: Tx, value: VariableTracker | None) -> None:
         if self.existing:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.exc import StepUnsupported
 from ...core.reasons import UnsupportedOperation
-from .base import NOTHING, VariableTracker, const
+from .base import VariableTracker, const
 from .constant import NONE, ConstantVariable, boolean
 from .hashing import hash_key, is_ordered
 

@@ -20,6 +20,7 @@ from .constant import ConstantVariable
 if TYPE_CHECKING:
     from ..interpreter import InstructionTranslatorBase as Tx
 
+CONCRETE = frozenset({"&", "|", "^", "<<", ">>", "@"})
 PYTHON_TYPES = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
@@ -63,8 +64,18 @@ class SymNodeVariable(VariableTracker):
         operand = self.other_operand(other)
         if operand is NOTHING:
             return None
+        if op in CONCRETE or isinstance(self.value, torch.SymBool) or isinstance(operand, torch.SymBool):
+            return self._concrete(tx, op, other, reflected)
         fn = BINARY[op][0]
         return self._run(tx, fn, operand, self.value) if reflected else self._run(tx, fn, self.value, operand)
+
+    def _concrete(self, tx: Tx, op: str, other: VariableTracker, reflected: bool) -> VariableTracker:
+        """Bit operations and arithmetic on truth values have no use as symbols."""
+        from ..protocol import binary
+
+        other = other.realize()
+        theirs = other.specialize(tx) if isinstance(other, SymNodeVariable) else other
+        return binary(tx, op, theirs, self.specialize(tx)) if reflected else binary(tx, op, self.specialize(tx), theirs)
 
     def compare(self, tx: Tx, op: str, other: VariableTracker) -> VariableTracker | None:
         from ..protocol import COMPARE

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Handler = Callable[..., VariableTracker | None]
 METHODS: dict[str, Handler] = {}
-ATTRIBUTES: dict[str, Callable[["Tx", TensorVariable], VariableTracker | None]] = {}
+ATTRIBUTES: dict[str, Callable[[Tx, TensorVariable], VariableTracker | None]] = {}
 
 
 def method(*names: str) -> Callable[[Handler], Handler]:
