@@ -79,7 +79,7 @@ def rng_state() -> str:
 
 def describe_error(exc: BaseException) -> tuple[Any, ...]:
     """Type, message and chain of an exception."""
-    chain = []
+    chain: list[tuple[Any, ...]] = []
     cause: BaseException | None = exc
     while cause is not None and len(chain) < 4:
         chain.append((type(cause).__name__, str(cause), cause.__suppress_context__))

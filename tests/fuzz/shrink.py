@@ -128,7 +128,7 @@ def simplifications(tree: ast.Module) -> Iterator[ast.Module]:
             cut = _Swap(index, choice).visit(copy.deepcopy(tree))
             if ast.dump(cut) == before:
                 break
-            yield cut
+            yield cut  # type: ignore[misc]
 
 
 def without_parameter(tree: ast.Module) -> Iterator[ast.Module]:

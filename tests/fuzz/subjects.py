@@ -53,7 +53,7 @@ def _dynamo_nb(strict: str) -> Subject:
     import dynamo_nb
 
     os.environ["DYNAMO_NB_RAISE_INTERNAL"] = "1"
-    dynamo_nb.config.strict = strict
+    dynamo_nb.config.strict = strict  # type: ignore[attr-defined]
 
     def compile_fn(fn: Callable[..., Any], capture: Capture) -> Callable[..., Any]:
         return dynamo_nb.compile(fn, backend=capture.backend)

@@ -139,7 +139,7 @@ def t_matmul(g: Gen, depth: int) -> Made:
 
 @expr("tensor", 1.5)
 def t_create(g: Gen, depth: int) -> Made:
-    dim = g.pick(["N", g.fixed])
+    dim: Any = g.pick(["N", g.fixed])
     size = g.sized(dim) if g.chance(0.8) else str(g.fixed)
     if size is None:
         return None

@@ -50,7 +50,7 @@ DIFFERENT = [
     frozenset({True}), frozenset({1.0}), frozenset({1, 2}), {1}, slice(1), slice(True), slice(0, 1), range(1), range(0, 1, 2), range(2),
     Color.RED, Color.BLUE, Level.LOW, Pair(1, 2), (1, 2), torch.Size([1, 2]), torch.float32, torch.float64, torch.device("cpu"),
     torch.device("cpu", 0), torch.strided, torch.contiguous_format, int, bool, Plain, int.__add__, int.__sub__, float.__add__,
-    str.join, Slotted.a,
+    str.join, vars(Slotted)["a"],
     (3).__add__, (4).__add__, numpy.float32(1), numpy.float64(1), numpy.float32(-0.0), numpy.float32(0.0), numpy.int64(1),
     numpy.bool_(True), numpy.dtype("float32"), numpy.dtype("float64"),
 ]  # fmt: skip

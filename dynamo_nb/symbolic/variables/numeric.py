@@ -78,14 +78,21 @@ class SymNodeVariable(VariableTracker):
         return binary(tx, op, theirs, self.specialize(tx)) if reflected else binary(tx, op, self.specialize(tx), theirs)
 
     def compare(self, tx: Tx, op: str, other: VariableTracker) -> VariableTracker | None:
-        from ..protocol import COMPARE
+        from ..protocol import COMPARE, compare
 
         operand = self.other_operand(other)
-        return None if operand is NOTHING else self._run(tx, COMPARE[op][0], self.value, operand)
+        if operand is NOTHING:
+            return None
+        if isinstance(self.value, torch.SymBool) or isinstance(operand, (torch.SymBool, bool)):
+            theirs = other.realize()
+            return compare(tx, op, self.specialize(tx), theirs.specialize(tx) if isinstance(theirs, SymNodeVariable) else theirs)
+        return self._run(tx, COMPARE[op][0], self.value, operand)
 
     def unary(self, tx: Tx, op: str) -> VariableTracker | None:
-        from ..protocol import UNARY
+        from ..protocol import UNARY, unary
 
+        if isinstance(self.value, torch.SymBool):
+            return unary(tx, op, self.specialize(tx))
         return self._run(tx, UNARY[op][0], self.value)
 
     def native_bool(self, tx: Tx) -> bool | None:
