@@ -46,10 +46,14 @@ from .graph.resume import original_code
 from .guards import GuardBuildError, Scope
 from .guards import build as build_guards
 from .hook import policy
+from .symbolic.builder import VariableBuilder, register_exact
 from .symbolic.entry import Trace
 from .symbolic.shapes import SeenValues
 
 logs = {tag: artifact_logger(tag) for tag in ("dynamo", "recompiles", "graph_breaks", "bytecode", "guards", "graph_code", "graph", "dynamic")}
+
+
+register_exact(native.CompiledFunction, VariableBuilder.wrap_compiled_function)
 
 
 @dataclasses.dataclass

@@ -39,7 +39,7 @@ def contents(obj: Any) -> list[VariableTracker]:
     if isinstance(obj, mappings.ConstDictVariable):
         return [part for pair in obj.items.values() for part in pair]
     if isinstance(obj, mappings.SetVariable):
-        return [obj.items[k] for k in obj.mirror]
+        return [item for _, _, items in obj.calls for item in items]
     return []
 
 
@@ -61,11 +61,6 @@ def assign_dict(target: dict[Any, Any], items: dict[Any, Any]) -> None:
         return
     dict.clear(target)
     dict.update(target, items)
-
-
-def assign_set(target: set[Any], items: list[Any]) -> None:
-    set.clear(target)
-    set.update(target, items)
 
 
 def delete_if_there(target: Any, name: str) -> None:
@@ -165,8 +160,11 @@ def _assign(cg: PyCodegen, obj: Any) -> None:
         cg.load(owner)
         cg.load_many(contents(obj))
         cg.emit("BUILD_MAP", len(obj.items))
-    elif isinstance(obj, (sequences.ListVariable, mappings.SetVariable)):
-        fn = assign_deque if isinstance(obj, sequences.DequeVariable) else assign_set if isinstance(obj, mappings.SetVariable) else assign_list
+    elif isinstance(obj, mappings.SetVariable):
+        _repeat_set_calls(cg, owner, obj)
+        return
+    elif isinstance(obj, sequences.ListVariable):
+        fn = assign_deque if isinstance(obj, sequences.DequeVariable) else assign_list
         items = contents(obj)
         cg.push_callable(fn)
         cg.load(owner)
@@ -176,6 +174,17 @@ def _assign(cg: PyCodegen, obj: Any) -> None:
         raise TypeError(f"no replay for a changed {type(obj).__name__}: register it in graph/effects_code.py")
     cg.call(2)
     cg.emit("POP_TOP")
+
+
+def _repeat_set_calls(cg: PyCodegen, owner: VariableTracker, obj: Any) -> None:
+    for method, single, items in obj.calls:
+        cg.push_callable(getattr(set, method))
+        cg.load(owner)
+        cg.load_many(items)
+        if not single and method != "clear":
+            cg.emit("BUILD_LIST", len(items))
+        cg.call(1 if method == "clear" else 2)
+        cg.emit("POP_TOP")
 
 
 def _store_cell(cg: PyCodegen, cell: Any, value: VariableTracker | None) -> None:

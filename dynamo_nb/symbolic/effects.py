@@ -54,7 +54,8 @@ class SideEffects:
     def store_attr(self, obj: VariableTracker, name: str, value: VariableTracker | None) -> None:
         """value None: the attribute was deleted."""
         table = self.attributes.setdefault(obj, {})
-        if name in table and table.pop(name) is None and value is not None:
+        if name in table and table[name] is None and value is not None:
+            del table[name]
             self.readded.add((obj, name))
         table[name] = value
         self._note("attr", obj)

@@ -209,6 +209,8 @@ def _generic_descriptor(tx: Tx, attr: Any, name: str, obj: VariableTracker | Non
         if obj is not None and obj.existing and obj.source is not None:
             return tx.lazy(attr, AttrSource(obj.source, name))
         return tx.wrap(attr, source)
+    from .variables.functions import UserFunctionVariable, UserMethodVariable
+
     special = tx.descriptor_polyfill(attr, name, obj, cls, source)
     if special is not None:
         return special
@@ -218,6 +220,8 @@ def _generic_descriptor(tx: Tx, attr: Any, name: str, obj: VariableTracker | Non
         instance = obj if obj is not None else ConstantVariable(None)
         fn = tx.wrap(getter, class_attr_source(tx, me, type(attr), "__get__"))
         return fn.call_function(tx, [me, instance, owner or holder.class_variable(tx)], {})
+    if isinstance(me, UserFunctionVariable):      # a compiled function stored on a class
+        return me if obj is None else UserMethodVariable(me, obj)
     binder = getattr(me, "bind", None)
     if binder is not None and obj is not None:
         return binder(tx, obj)

@@ -66,6 +66,22 @@ class ConstantVariable(VariableTracker):
             return tx.call_polyfill(replacement, [self, *args], kwargs)
         return super().call_method(tx, name, args, kwargs)
 
+    def binary(self, tx: Tx, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        """Text with a number that varies, or a template with a container of operands."""
+        from .. import protocol
+        from ..builtins.strings import mod
+        from .numeric import SymNodeVariable
+
+        other = other.realize()
+        if not isinstance(self.value, (str, bytes)):
+            return None
+        if op == "%" and not reflected and isinstance(self.value, str):
+            return mod(tx, self, other)
+        if isinstance(other, SymNodeVariable):
+            theirs = other.specialize(tx)
+            return protocol.binary(tx, op, theirs, self) if reflected else protocol.binary(tx, op, self, theirs)
+        return None
+
     def native_bool(self, tx: Tx) -> bool | None:
         if isinstance(self.value, enum.Enum) and not isinstance(self.value, int):
             return None

@@ -243,6 +243,7 @@ class SetVariable(VariableTracker):
         self.mutable = kind is set
         self.mirror: set[Any] = set(items) if mirror is None else mirror
         self.order_guard: Callable[[Tx], None] | None = None
+        self.calls: list[tuple[str, bool, list[VariableTracker]]] = []      # what changed it: method, one item or many, items
 
     def python_type(self) -> type:
         return self.kind
@@ -297,13 +298,17 @@ class SetVariable(VariableTracker):
         theirs = self._other(other)
         if not self.mutable or theirs is None or op not in ("&=", "|=", "-=", "^="):
             return None
-        self.replace(tx, self.combine(op[0], theirs))
+        self.replace(tx, self.combine(op[0], theirs), {"&=": "intersection_update", "|=": "update", "-=": "difference_update", "^=": "symmetric_difference_update"}[op], theirs)
         return self
 
-    def replace(self, tx: Tx, new: SetVariable) -> None:
+    def changed(self, tx: Tx, method: str, single: bool, items: list[VariableTracker]) -> None:
+        """Record the call that changes the set: iteration order depends on how it came to its contents."""
         tx.recorder.side_effects.mutate(self)
+        self.calls.append((method, single, items))
+
+    def replace(self, tx: Tx, new: SetVariable, method: str, operand: SetVariable) -> None:
+        self.changed(tx, method, False, [operand.items[k] for k in operand.mirror])
         self.items, self.mirror = new.items, new.mirror
-        self.order_guard = None if self.order_guard is None else self.order_guard
 
     def compare(self, tx: Tx, op: str, other: VariableTracker) -> VariableTracker | None:
         from ..protocol import COMPARE

@@ -51,7 +51,8 @@ def call(tx: Tx, me: SetVariable, name: str, args: list[VariableTracker], kwargs
         return result
     if name in UPDATES and me.mutable:
         for other in args:
-            me.replace(tx, me.combine(UPDATES[name], from_iterable(tx, other)))
+            operand = from_iterable(tx, other)
+            me.replace(tx, me.combine(UPDATES[name], operand), name, operand)
         return NONE
     if name in TESTS and len(args) == 1:
         return me.compare(tx, TESTS[name], from_iterable(tx, args[0]))
@@ -68,7 +69,7 @@ def call(tx: Tx, me: SetVariable, name: str, args: list[VariableTracker], kwargs
 def add(tx: Tx, me: SetVariable, value: VariableTracker) -> VariableTracker:
     key = hash_key(tx, value)
     if key not in me.items:
-        tx.recorder.side_effects.mutate(me)
+        me.changed(tx, "add", True, [value])
         me.items[key] = value
         me.mirror.add(key)
     return NONE
@@ -78,7 +79,7 @@ def add(tx: Tx, me: SetVariable, value: VariableTracker) -> VariableTracker:
 def discard(tx: Tx, me: SetVariable, value: VariableTracker) -> VariableTracker:
     key = hash_key(tx, value)
     if key in me.items:
-        tx.recorder.side_effects.mutate(me)
+        me.changed(tx, "discard", True, [value])
         del me.items[key]
         me.mirror.discard(key)
     return NONE
@@ -96,13 +97,14 @@ def pop(tx: Tx, me: SetVariable) -> VariableTracker:
     if not me.items:
         raise tx.raise_(KeyError, "pop from an empty set")
     me.known_items(tx)
-    tx.recorder.side_effects.mutate(me)
-    return me.items.pop(me.mirror.pop())
+    key = me.mirror.pop()
+    me.changed(tx, "discard", True, [me.items[key]])
+    return me.items.pop(key)
 
 
 @_mutating
 def clear(tx: Tx, me: SetVariable) -> VariableTracker:
-    tx.recorder.side_effects.mutate(me)
+    me.changed(tx, "clear", False, [])
     me.items.clear()
     me.mirror.clear()
     return NONE
