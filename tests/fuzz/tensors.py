@@ -139,7 +139,8 @@ def t_matmul(g: Gen, depth: int) -> Made:
 
 @expr("tensor", 1.5)
 def t_create(g: Gen, depth: int) -> Made:
-    dim: Any = g.pick(["N", g.fixed])
+    dims: list[Dim] = ["N", g.fixed]
+    dim = g.pick(dims)
     size = g.sized(dim) if g.chance(0.8) else str(g.fixed)
     if size is None:
         return None
