@@ -21,9 +21,10 @@ def test_bundle_equals_a_fresh_build(tmp_path):
         pytest.skip("needs npm and node to rebuild the widget")
     work = tmp_path / "widgets"
     shutil.copytree(SOURCES, work, ignore=shutil.ignore_patterns("node_modules"))
-    installed = subprocess.run([npm, "ci", "--no-audit", "--no-fund"], cwd=work, capture_output=True, text=True, check=False, timeout=120)
-    if installed.returncode != 0:
-        pytest.skip(f"npm could not install esbuild: {installed.stderr.strip()[-300:]}")
+    try:
+        subprocess.run([npm, "ci", "--no-audit", "--no-fund"], cwd=work, capture_output=True, text=True, check=True, timeout=120)
+    except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
+        pytest.skip(f"npm could not install esbuild: {error} {str(error.stderr or '').strip()[-300:]}")
     built = tmp_path / "report.js"
     subprocess.run([node, "build.mjs", str(built)], cwd=work, check=True, timeout=60)
     assert built.read_text(encoding="utf-8") == BUNDLE.read_text(encoding="utf-8"), "run `npm ci && node build.mjs` in kernel_ext/widgets"
