@@ -34,7 +34,7 @@ from .core.exc import (
 )
 from .core.logs import ALWAYS, artifact_logger, set_compile_id
 from .core.options import CompileOptions
-from .core.reasons import BreakReason, OpFailed, RaisedException
+from .core.reasons import BreakReason, OpFailed, RaisedException, UnsupportedOperation
 from .core.records import CompileRecord
 from .core.settings import settings
 from .core.state import state
@@ -371,8 +371,7 @@ def _graph_failed(err: BaseException) -> None:
 
 
 def _report_break(trace: Any, reason: BreakReason | None, record: CompileRecord) -> None:
-    if reason is None:
-        return
+    reason = reason or UnsupportedOperation("a value of the trace that has to be made by the original code")
     broken = describe.break_record(trace.frames, reason)
     record.breaks.append(broken)
     state.counters["graph_break"][str(reason)] += 1

@@ -42,7 +42,16 @@ def assemble(records: Sequence[CompileRecord], sketches: Sequence[FunctionSketch
         function.records.append(record)
         function.source = function.source or record.source or _read(record)
     reports = list(found.values())
+    for function in reports:
+        function.inlined = not function.records and _traced_elsewhere(function, reports)
     return reports + list(_helpers(reports))
+
+
+def _traced_elsewhere(function: FunctionReport, reports: Sequence[FunctionReport]) -> bool:
+    """Were its lines traced as part of a caller?"""
+    last = function.first_line + function.source.count("\n")
+    lines = (line for report in reports for record in report.records for line in record.compiled_lines.get(function.file, ()))
+    return any(function.first_line < line <= last for line in lines)
 
 
 def _read(record: CompileRecord) -> str:
