@@ -77,5 +77,5 @@ def _run(fn: Any, args: Any, kwargs: Any) -> ExplainOutput:
     breaks = [b for r in records for b in r.breaks if b.reason not in USER_ERRORS]
     ops = [[n.target for n in g.graph.nodes if n.op.startswith("call_")] for g in graphs]
     guards = [g for r in records for g in r.guards]
-    infos = [BreakReasonInfo(b.what, list(b.stack), b) for b in breaks]
+    infos = [BreakReasonInfo(b.summary, list(b.stack), b) for b in breaks]
     return ExplainOutput(graphs, len(graphs), len(breaks), infos, sum(map(len, ops)), ops, guards, records)

@@ -33,6 +33,11 @@ class BreakReason:
         return self.what
 
     @property
+    def shown(self) -> str:
+        """The thing in words for reports."""
+        return self.what
+
+    @property
     def explanation(self) -> str:
         return f"{self.what}: {self.why}" if self.why else self.what
 
@@ -44,6 +49,10 @@ class DataDependentBranching(BreakReason):
     title: ClassVar[str] = "Data-dependent branching"
     why: ClassVar[str] = "the branch depends on a tensor's value, which is known only when the graph has run"
     hint: ClassVar[str] = "use torch.where for element-wise choices or torch.cond(pred, true_fn, false_fn, operands) for whole branches"
+
+    @property
+    def shown(self) -> str:
+        return "a branch on the value of a tensor" if self.what.startswith("generic_jump") else self.what
 
 
 @register

@@ -58,11 +58,12 @@ class BreakRecord:
 
     id: str                    # stable, e.g. NB0001
     reason: str                # class name of the reason, e.g. DataDependentBranching
-    what: str                  # what could not be done, with the values
+    what: str                  # what could not be done, with the values, in words
     why: str
     hint: str
     location: Location
     stack: tuple[Location, ...] = ()   # user frames, outermost first
+    summary: str = ""          # the short form of logs, counters and explain()
 
 
 @dataclasses.dataclass

@@ -203,7 +203,7 @@ def should_skip_frame(code: types.CodeType, module: str | None) -> str | None:
             return f"module {module} is skipped"
         if root in stdlib_names() and root != "__main__":
             return f"module {module} is part of the standard library"
-        if root == "torch" and not module.startswith(("torch.nn", "torch.optim", "torch.ao")):
+        if root == "torch" and not module.startswith(("torch.nn.modules", "torch.optim", "torch.ao")):
             return f"module {module} is part of torch"
         if root in ("IPython", "ipykernel", "pytest", "_pytest", "pluggy", "hypothesis", "traitlets", "jupyter_client", "zmq", "tornado"):
             return f"module {module} is a tool"

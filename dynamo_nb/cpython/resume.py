@@ -35,12 +35,14 @@ class ResumeLayout:
     arg_names: its parameters in order, all positional: locals (the first parameter of the original first),
     then `stack_names`. A parameter that is a cell in the original takes the cell's contents.
     free_names: the closure to give it, in order: all cells of the original, then its free variables.
+    origins: for each of its instructions the index of the original's it stands for, -1 in the prologue.
     """
 
     code: types.CodeType
     arg_names: tuple[str, ...]
     free_names: tuple[str, ...]
     stack_names: tuple[str, ...]
+    origins: tuple[int, ...]
 
 
 def make_resume_code(
@@ -91,7 +93,8 @@ def make_resume_code(
         varnames=(*arg_names, *(v for v in code.co_varnames if v in used and v not in arg_names)),
         cellvars=(), freevars=free_names,
     )
-    return ResumeLayout(assemble(prologue + body, exceptions, template=options), arg_names, free_names, stack_names)
+    origins = (*(-1 for _ in prologue), *(i.index for i in body))
+    return ResumeLayout(assemble(prologue + body, exceptions, template=options), arg_names, free_names, stack_names, origins)
 
 
 def _renamed(qualname: str, name: str) -> str:

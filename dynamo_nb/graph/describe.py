@@ -39,7 +39,7 @@ def frame_locations(frames: list[Any]) -> tuple[Location, ...]:
 
 def break_record(frames: list[Any], reason: BreakReason) -> BreakRecord:
     stack = frame_locations(frames)
-    return BreakRecord(reason.id, type(reason).__name__, reason.what, reason.why, reason.hint, stack[-1], stack)
+    return BreakRecord(reason.id, type(reason).__name__, reason.shown, reason.why, reason.hint, stack[-1], stack, str(reason))
 
 
 def stack_text(stack: tuple[Location, ...]) -> str:

@@ -28,19 +28,20 @@ class ContinueExecutionCache:
 
     @staticmethod
     def lookup(code: types.CodeType, target: Instruction, *, line: int, nulls: tuple[int, ...], handled: tuple[int, ...], stack_args: int, live: tuple[str, ...], first_unbound: bool) -> ResumeLayout:
+        code, index = origin(code, target.index)
         table = code_data(code).setdefault("resume", {})
-        key = (target.index, nulls, handled, stack_args, live, first_unbound)
+        key = (index, nulls, handled, stack_args, live, first_unbound)
         layout = table.get(key)
         if layout is None:
             name = f"torch_dynamo_resume_in_{original_name(code.co_name)}_at_{line}"
             try:
                 layout = make_resume_code(
-                    code, target.index, stack_args=stack_args, null_positions=nulls, handled_positions=handled, locals_live=live, name=name, first_unbound=first_unbound
+                    code, index, stack_args=stack_args, null_positions=nulls, handled_positions=handled, locals_live=live, name=name, first_unbound=first_unbound
                 )
             except ResumeError as err:
                 raise SkipFrame(f"the rest of the frame cannot be continued: {err}") from None
             table[key] = layout
-            parents[layout.code] = code
+            parents.add(layout.code, code, layout.origins)
         return layout
 
 
@@ -53,13 +54,17 @@ class _Parents:
         self._refs: dict[int, tuple[Any, Any]] = {}
         self._weakref = weakref
 
-    def __setitem__(self, code: types.CodeType, parent: types.CodeType) -> None:
+    def add(self, code: types.CodeType, parent: types.CodeType, origins: tuple[int, ...]) -> None:
         key = id(code)
-        self._refs[key] = (self._weakref.ref(code, lambda _: self._refs.pop(key, None)), self._weakref.ref(parent))
+        self._refs[key] = (self._weakref.ref(code, lambda _: self._refs.pop(key, None)), self._weakref.ref(parent), origins)
 
-    def get(self, code: types.CodeType) -> types.CodeType | None:
+    def get(self, code: types.CodeType) -> tuple[types.CodeType, tuple[int, ...]] | None:
+        """The code it continues and the place of each instruction there."""
         found = self._refs.get(id(code))
-        return found[1]() if found is not None and found[0]() is code else None
+        if found is None or found[0]() is not code:
+            return None
+        parent = found[1]()
+        return None if parent is None else (parent, found[2])
 
     def clear(self) -> None:
         self._refs.clear()
@@ -71,8 +76,15 @@ parents = _Parents()
 def original_code(code: types.CodeType) -> types.CodeType:
     """The user's code that a resume code continues; itself for user code."""
     while (up := parents.get(code)) is not None:
-        code = up
+        code = up[0]
     return code
+
+
+def origin(code: types.CodeType, index: int) -> tuple[types.CodeType, int]:
+    """A place of a resume code as a place of the user's code, so that a loop meets the same resume code in every round."""
+    while (up := parents.get(code)) is not None and up[1][index] >= 0:
+        code, index = up[0], up[1][index]
+    return code, index
 
 
 def instruction_at(code: types.CodeType, index: int) -> Instruction:

@@ -7,6 +7,8 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+import torch.fx
+
 from ...core.exc import StepUnsupported
 from ...core.reasons import UnsupportedInstruction, UnsupportedOperation
 from ...core.source import BuiltinSource, DictGetItemSource, GlobalSource, ModuleSource
@@ -45,7 +47,7 @@ class NameHandlers:
     def STORE_FAST(self, inst: Instruction) -> None:
         value = self.locals[inst.argval] = self.stack.pop()
         node = getattr(value, "node", None)
-        if node is not None and node.op != "placeholder" and "named" not in node.meta:
+        if isinstance(node, torch.fx.Node) and node.op != "placeholder" and "named" not in node.meta:
             node.meta["named"] = True
             node._rename(inst.argval)
 
