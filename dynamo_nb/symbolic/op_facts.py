@@ -91,6 +91,16 @@ def facts(op: str, target: Any) -> Facts:
     return _facts(op, target)
 
 
+SUBTRACTIONS = frozenset("sub rsub subtract neg negative isub sub_ __sub__ __rsub__ __isub__ __neg__ neg_ subtract_".split())
+
+
+def refuses_bool(target: Any, args: Any) -> bool:
+    """Subtraction of truth values raises in eager, which fake tensors do not show."""
+    if name(target).split(".")[0] not in SUBTRACTIONS:
+        return False
+    return any(isinstance(a, (bool, torch.SymBool)) or (isinstance(a, torch.Tensor) and a.dtype is torch.bool) for a in args)
+
+
 def mutated_operands(facts: Facts, args: Any, kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
     for place in facts.mutates:
         if isinstance(place, int) and place < len(args):

@@ -429,6 +429,8 @@ def is_same(tx: Tx, left: VariableTracker, right: VariableTracker) -> bool:
         return _same_constant(tx, left, right)
     if left.python_type() is not right.python_type():
         return False
+    if type(left) is ConstantVariable:
+        left, right = right, left
     same = getattr(left, "is_same_object", None)
     if same is not None:
         return same(tx, right)

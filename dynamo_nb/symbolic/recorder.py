@@ -171,7 +171,7 @@ class Recorder:
             self.note_mutated_tensor(tensor)
         if written or facts.mutates:
             node.meta["impure"] = True
-        if facts.random or facts.may_raise or facts.effect:
+        if facts.random or facts.may_raise or facts.effect or op_facts.refuses_bool(target, fake_args):
             node.meta["impure"] = True
         return self.wrap_result(tx, node, fake)
 

@@ -192,9 +192,15 @@ SHARED["__reversed__"] = __reversed__
 
 @_register(LIST)
 def sort(tx: Tx, me: ListVariable, *, key: VariableTracker = NONE, reverse: VariableTracker = ConstantVariable(False)) -> VariableTracker:
-    ordered = sorted_items(tx, list(me.items), key, reverse)
+    ordered = list(me.items)
     tx.recorder.side_effects.mutate(me)
-    me.items[:] = ordered
+    me.items[:] = []      # CPython empties the list while it sorts
+    try:
+        ordered = sorted_items(tx, ordered, key, reverse)
+        if me.items:
+            raise tx.raise_(ValueError, "list modified during sort")
+    finally:
+        me.items[:] = ordered
     return NONE
 
 

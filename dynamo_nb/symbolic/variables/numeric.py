@@ -111,6 +111,10 @@ class SymNodeVariable(VariableTracker):
         return ConstantVariable(self.evaluate(tx, self.python_type()))
 
     def is_same_object(self, tx: Tx, other: VariableTracker) -> bool:
+        from ..protocol import is_same
+
+        if isinstance(self.value, torch.SymBool):
+            return is_same(tx, self.specialize(tx), other.specialize(tx) if isinstance(other, SymNodeVariable) else other)
         raise StepUnsupported(UnsupportedOperation("`is` on numbers that vary"))
 
     def native_getattr(self, tx: Tx, name: str) -> VariableTracker | None:
