@@ -195,7 +195,7 @@ def should_skip_frame(code: types.CodeType, module: str | None) -> str | None:
     if code.co_flags & 0x2A0:
         return "generators, coroutines and async generators run as they are"
     name = code.co_name
-    if name in ("<module>", "<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "__setattr__", "__getattr__", "__del__"):
+    if name in ("<module>", "<genexpr>", "__setattr__", "__getattr__", "__del__"):
         return f"{name} frames are not compiled on their own"
     if isinstance(module, str) and module:
         root = module.split(".")[0]

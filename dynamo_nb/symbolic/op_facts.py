@@ -91,6 +91,23 @@ def facts(op: str, target: Any) -> Facts:
     return _facts(op, target)
 
 
+INDEXING = frozenset({"getitem", "setitem", "__getitem__", "__setitem__"})
+INTEGER_DIVISION = frozenset(
+    """floor_divide floor_divide_ remainder remainder_ fmod fmod_ div_floor __floordiv__ __ifloordiv__ __rfloordiv__ __mod__ __imod__ __rmod__
+    floordiv mod ifloordiv imod pow __pow__""".split()
+)
+
+
+def depends_on_values(target: Any, args: Any) -> bool:
+    """Of an operation that may raise on values: can it with these operands? Indexing needs a tensor index, division integers."""
+    short = name(target).split(".")[0]
+    if short in INDEXING:
+        return len(args) < 2 or any(True for _ in _tensors(args[1] if isinstance(args[1], (tuple, list)) else [args[1]]))
+    if short in INTEGER_DIVISION:
+        return not any(isinstance(a, float) or (isinstance(a, torch.Tensor) and a.dtype.is_floating_point) for a in args)
+    return True
+
+
 SUBTRACTIONS = frozenset("sub rsub subtract neg negative isub sub_ __sub__ __rsub__ __isub__ __neg__ neg_ subtract_".split())
 
 

@@ -160,18 +160,19 @@ class Recorder:
         fx_args, fake_args = self._lower(tx, list(args))
         fx_kwargs, fake_kwargs = self._lower(tx, dict(kwargs))
         facts = op_facts.facts(op, target)
-        if facts.may_raise and self.mutated_inputs:
+        may_raise = facts.may_raise and op_facts.depends_on_values(target, fake_args)
+        if may_raise and self.mutated_inputs:
             raise StepUnsupported(MutationBeforeFailure(f"{op_facts.name(target)} after an in-place change"))
         fake = self.run_fake(tx, op, target, fake_args, fake_kwargs, run)
         node = self.create_node(tx, op, target, tuple(fx_args), fx_kwargs)
-        self.may_raise |= facts.may_raise
+        self.may_raise |= may_raise
         self.consumes_rng |= facts.random
         written = list(op_facts.mutated_operands(facts, fake_args, fake_kwargs))
         for tensor in written:
             self.note_mutated_tensor(tensor)
         if written or facts.mutates:
             node.meta["impure"] = True
-        if facts.random or facts.may_raise or facts.effect or op_facts.refuses_bool(target, fake_args):
+        if facts.random or may_raise or facts.effect or op_facts.refuses_bool(target, fake_args):
             node.meta["impure"] = True
         return self.wrap_result(tx, node, fake)
 
