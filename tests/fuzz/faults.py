@@ -70,17 +70,10 @@ def guard_shape_env_off() -> Iterator[None]:
         yield
 
 
-@fault("guard_aliasing_off", needs=r"= x$|= x\[:\]|= lst$")
+@fault("guard_aliasing_off", needs=r"(?s)( is (not )?y|[xy]\.\w+_\(|[xy] \+=|[xy]\[.*\] =|lst2?\.).*if k == [123]:.*(= x$|= x\n|= x\[:\]|= lst\n)")
 def guard_aliasing_off() -> Iterator[None]:
     """Whether two inputs are the same object is not guarded."""
     with without_guards("OBJECT_ALIASING", "NO_TENSOR_ALIASING", "NO_ALIASING", "STORAGE_OVERLAP", "NO_STORAGE_OVERLAP"):
-        yield
-
-
-@fault("guard_type_off")
-def guard_type_off() -> Iterator[None]:
-    """Types are not guarded."""
-    with without_guards("TYPE_MATCH"):
         yield
 
 
@@ -273,8 +266,7 @@ def stale_constant() -> Iterator[None]:
     expression = vars(owner)["_expression"]
 
     def stale(self: Any, tx: Any, expr: Any) -> Any:
-        entry = self.symbol_sources.get(expr)
-        return expression(self, tx, expr) if entry is None or not isinstance(entry[0], int) else entry[0]
+        return int(self.shape_env.size_hint(expr)) if expr.is_Symbol and expr.is_integer else expression(self, tx, expr)
 
     with patched(owner, "_expression", stale):
         yield
