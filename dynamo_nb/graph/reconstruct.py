@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import sys
 import types
 import weakref
 from typing import Any
@@ -507,7 +508,11 @@ def _new_exception(cls: type, args: tuple[Any, ...], attrs: dict[str, Any]) -> B
     return made
 
 
-def _set_exception_fields(exc: BaseException, cause: Any, context: Any, suppress: bool) -> None:
+def _set_exception_fields(exc: BaseException, cause: Any, context: Any, suppress: bool, line: int) -> None:
+    """line: where it was raised, 0 if it was not. A raised exception has a traceback; `with` relies on it."""
+    if line and exc.__traceback__ is None:
+        frame = sys._getframe(1)
+        exc.__traceback__ = types.TracebackType(None, frame, frame.f_lasti, line)
     exc.__context__ = context
     exc.__cause__ = cause
     exc.__suppress_context__ = suppress
@@ -516,7 +521,8 @@ def _set_exception_fields(exc: BaseException, cause: Any, context: Any, suppress
 def _fill_exception(cg: PyCodegen, vt: Any) -> None:
     cg.push_callable(_set_exception_fields)
     cg.load_many([vt, vt.fields["__cause__"], vt.fields["__context__"], vt.fields["__suppress_context__"]])
-    cg.call(4)
+    cg.load_const(vt.raised_line)
+    cg.call(5)
     cg.emit("POP_TOP")
 
 

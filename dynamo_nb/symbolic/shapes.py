@@ -159,7 +159,7 @@ class Shapes:
     def number_is_dynamic(self, value: int | float, source: Source) -> bool:
         changed = self.seen.see_number(source.name, value)
         if isinstance(value, float):
-            if self.config["specialize_float"] or value != value or value in (float("inf"), float("-inf")):
+            if self.config["specialize_float"] or value == 0.0 or value != value or value in (float("inf"), float("-inf")):
                 return False
         elif self.config["specialize_int"] or value in (0, 1) or not -(2**62) < value < 2**62:
             return False

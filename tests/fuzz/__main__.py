@@ -46,7 +46,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     p.add_argument("--why", action="store_true", help="list the reasons for graph breaks in the first calls")
     p.add_argument("--show", type=int, metavar="SEED", help="print the program of a seed and exit")
     p.add_argument("--faults", nargs="*", metavar="NAME", help="run seeded faults (all, or the named ones)")
-    p.add_argument("--per-fault", type=int, default=300, help="programs allowed for one seeded fault")
+    p.add_argument("--per-fault", type=int, default=250, help="programs allowed for one seeded fault")
     return p.parse_args(argv)
 
 

@@ -259,16 +259,21 @@ def aliasing_lost() -> Iterator[None]:
 
 @fault("stale_constant", needs=r"\bn\b")
 def stale_constant() -> Iterator[None]:
-    """A number that became symbolic is written into the graph with its value of the trace."""
-    from dynamo_nb.symbolic import shapes
+    """A number that became symbolic stands in the graph with its value of the trace."""
+    from torch.fx.node import map_aggregate
 
-    owner = next(c for c in vars(shapes).values() if isinstance(c, type) and "_expression" in vars(c))
-    expression = vars(owner)["_expression"]
+    from dynamo_nb import convert
 
-    def stale(self: Any, tx: Any, expr: Any) -> Any:
-        return int(self.shape_env.size_hint(expr)) if expr.is_Symbol and expr.is_integer else expression(self, tx, expr)
+    call = convert._call_backend
 
-    with patched(owner, "_expression", stale):
+    def stale(frame: Any, recorder: Any, name: str, record: Any) -> Any:
+        placeholders = [n for n in recorder.graph.nodes if n.op == "placeholder"]
+        for entry, node in zip(recorder.inputs, placeholders, strict=False):
+            for user in list(node.users) if type(entry.real) is int else ():
+                user.args = map_aggregate(user.args, lambda a, node=node, value=entry.real: value if a is node else a)
+        return call(frame, recorder, name, record)
+
+    with patched(convert, "_call_backend", stale):
         yield
 
 
@@ -302,8 +307,9 @@ def rng_advanced() -> Iterator[None]:
 
 @fault("exception_swallowed", needs=r"except (\(|ValueError|UserError|KeyError|ZeroDivisionError)")
 def exception_swallowed() -> Iterator[None]:
-    """`except A` does not catch A but what is no A."""
+    """An `except` clause takes its exception for another one and the other way round."""
     from dynamo_nb.symbolic.handlers.exceptions import ExceptionHandlers
+    from dynamo_nb.symbolic.interpreter import InstructionTranslatorBase
     from dynamo_nb.symbolic.variables.constant import boolean
 
     check = ExceptionHandlers.CHECK_EXC_MATCH
@@ -312,7 +318,12 @@ def exception_swallowed() -> Iterator[None]:
         check(self, inst)
         self.stack.append(boolean(not self.stack.pop().value))
 
-    with patched(ExceptionHandlers, "CHECK_EXC_MATCH", wrong):
+    with contextlib.ExitStack() as stack:
+        todo = [InstructionTranslatorBase]
+        while todo:
+            cls = todo.pop()
+            todo += cls.__subclasses__()
+            stack.enter_context(patched(cls, "dispatch_table", [wrong if h is check else h for h in cls.dispatch_table]))
         yield
 
 

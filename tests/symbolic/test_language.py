@@ -122,7 +122,7 @@ def matching(x):
 @case
 def strings(x):
     name = f"{x.shape[0]:>4}|{'a,b'.split(',')!r}|{3.14159:.2f}"
-    return x + len(name), "-".join(s.upper() for s in ("a", "b")), "%d%%" % 7
+    return x + len(name), "-".join(s.upper() for s in ("a", "b")), "%d%%" % 7  # noqa: UP031
 
 
 @case

@@ -34,6 +34,7 @@ class ExceptionVariable(VariableTracker):
         self.attrs = attrs or {}
         self.fuzzy = False
         self.raised_at = 0
+        self.raised_line = 0
         self.raised_path: Any = None
         self.value: BaseException | None = None
 

@@ -54,9 +54,13 @@ class SymNodeVariable(VariableTracker):
             result = fn(*operands)
         except GuardOnDataDependentSymNode as err:
             raise StepUnsupported(DataDependentBranching(str(err).splitlines()[0])) from None
-        except (ZeroDivisionError, ValueError, OverflowError, TypeError) as err:
-            raise tx.raise_(type(err), *err.args) from None
+        except Exception:
+            return self._run_concrete(tx, fn, operands)     # the algebra cannot say it; Python can
         return wrap_number(result)
+
+    def _run_concrete(self, tx: Tx, fn: Any, operands: tuple[Any, ...]) -> VariableTracker:
+        plain = [SymNodeVariable(o, None).evaluate(tx, PYTHON_TYPES[type(o)]) if type(o) in PYTHON_TYPES else o for o in operands]
+        return tx.fold(CONCRETE_FUNCTIONS.get(fn, fn), plain, {})
 
     def binary(self, tx: Tx, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
         from ..protocol import BINARY
@@ -64,7 +68,7 @@ class SymNodeVariable(VariableTracker):
         operand = self.other_operand(other)
         if operand is NOTHING:
             return None
-        if op in CONCRETE or isinstance(self.value, torch.SymBool) or isinstance(operand, torch.SymBool):
+        if op in CONCRETE or (isinstance(operand, float) and not math.isfinite(operand)) or isinstance(self.value, torch.SymBool) or isinstance(operand, torch.SymBool):
             return self._concrete(tx, op, other, reflected)
         fn = BINARY[op][0]
         return self._run(tx, fn, operand, self.value) if reflected else self._run(tx, fn, self.value, operand)
@@ -83,7 +87,7 @@ class SymNodeVariable(VariableTracker):
         operand = self.other_operand(other)
         if operand is NOTHING:
             return None
-        if isinstance(self.value, torch.SymBool) or isinstance(operand, (torch.SymBool, bool)):
+        if isinstance(self.value, torch.SymBool) or isinstance(operand, (torch.SymBool, bool)) or (isinstance(operand, float) and not math.isfinite(operand)):
             theirs = other.realize()
             return compare(tx, op, self.specialize(tx), theirs.specialize(tx) if isinstance(theirs, SymNodeVariable) else theirs)
         return self._run(tx, COMPARE[op][0], self.value, operand)
@@ -148,3 +152,4 @@ FUNCTIONS: dict[Any, Any] = {
     int: torch.sym_int, float: torch.sym_float, math.ceil: math.ceil, math.floor: math.floor, math.trunc: math.trunc, abs: abs, round: round,
     math.sqrt: torch._sym_sqrt, operator.index: lambda v: v,
 }
+CONCRETE_FUNCTIONS: dict[Any, Any] = {torch.sym_int: int, torch.sym_float: float, torch._sym_sqrt: math.sqrt, torch.sym_max: max, torch.sym_min: min}
