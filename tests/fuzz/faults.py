@@ -260,6 +260,7 @@ def aliasing_lost() -> Iterator[None]:
 @fault("stale_constant", needs=r"\bn\b")
 def stale_constant() -> Iterator[None]:
     """A number that became symbolic stands in the graph with its value of the trace."""
+    import torch
     from torch.fx.node import map_aggregate
 
     from dynamo_nb import convert
@@ -269,8 +270,9 @@ def stale_constant() -> Iterator[None]:
     def stale(frame: Any, recorder: Any, name: str, record: Any) -> Any:
         placeholders = [n for n in recorder.graph.nodes if n.op == "placeholder"]
         for entry, node in zip(recorder.inputs, placeholders, strict=False):
-            for user in list(node.users) if type(entry.real) is int else ():
-                user.args = map_aggregate(user.args, lambda a, node=node, value=entry.real: value if a is node else a)
+            for user in list(node.users) if isinstance(entry.real, torch.SymInt) else ():
+                hint = entry.real.node.hint
+                user.args = map_aggregate(user.args, lambda a, node=node, hint=hint: hint if a is node else a)
         return call(frame, recorder, name, record)
 
     with patched(convert, "_call_backend", stale):
