@@ -88,8 +88,7 @@ def type_(tx: Tx, obj: VariableTracker) -> VariableTracker:
 
 
 def type_of(tx: Tx, obj: VariableTracker) -> VariableTracker:
-    cls = obj.python_type()
-    return UserDefinedClassVariable(cls, tx.class_source(obj, cls)) if id(cls) not in tx.recorder.objects else tx.recorder.objects[id(cls)]
+    return obj.class_variable(tx)
 
 
 @handles(callable)

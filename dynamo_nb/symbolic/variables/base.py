@@ -45,8 +45,12 @@ class VariableTracker:
         raise NotImplementedError(f"{self!r} is not a constant")
 
     def class_variable(self, tx: Tx) -> VariableTracker:
-        """type(obj) as a tracker."""
-        return tx.wrap(self.python_type())
+        """type(obj) as a tracker, with the source through which its attributes are guarded."""
+        cls = self.python_type()
+        made = tx.wrap(cls)
+        if made.source is None:
+            made.source = tx.class_source(self, cls)
+        return made
 
     # -- what C code of its type does ---------------------------------------------------------
     def native_getattr(self, tx: Tx, name: str) -> VariableTracker | None:

@@ -298,7 +298,7 @@ class SetVariable(VariableTracker):
         theirs = self._other(other)
         if not self.mutable or theirs is None or op not in ("&=", "|=", "-=", "^="):
             return None
-        self.replace(tx, self.combine(op[0], theirs), {"&=": "intersection_update", "|=": "update", "-=": "difference_update", "^=": "symmetric_difference_update"}[op], theirs)
+        self.replace(tx, self.combine(op[0], theirs), {"&=": "intersection_update", "|=": "update", "-=": "difference_update", "^=": "symmetric_difference_update"}[op], SetVariable(dict(theirs.items), mirror=set(theirs.mirror)))
         return self
 
     def changed(self, tx: Tx, method: str, single: bool, items: list[VariableTracker]) -> None:
@@ -306,8 +306,9 @@ class SetVariable(VariableTracker):
         tx.recorder.side_effects.mutate(self)
         self.calls.append((method, single, items))
 
-    def replace(self, tx: Tx, new: SetVariable, method: str, operand: SetVariable) -> None:
-        self.changed(tx, method, False, [operand.items[k] for k in operand.mirror])
+    def replace(self, tx: Tx, new: SetVariable, method: str, operand: VariableTracker) -> None:
+        """operand: what the method is called with when the change is repeated; nothing else may hold it."""
+        self.changed(tx, method, True, [operand])
         self.items, self.mirror = new.items, new.mirror
 
     def compare(self, tx: Tx, op: str, other: VariableTracker) -> VariableTracker | None:

@@ -10,6 +10,7 @@ from .constant import NONE, boolean
 from .hashing import hash_key
 from .list_methods import _invoke, dunder
 from .mappings import SetVariable
+from .sequences import ListVariable
 
 if TYPE_CHECKING:
     from ..interpreter import InstructionTranslatorBase as Tx
@@ -44,6 +45,8 @@ def from_iterable(tx: Tx, values: VariableTracker, kind: type = set) -> SetVaria
 
 
 def call(tx: Tx, me: SetVariable, name: str, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker | None:
+    from ..protocol import unpack
+
     if name in OPERATIONS:
         result = SetVariable(dict(me.items), me.kind, mirror=set(me.mirror))
         for other in args:
@@ -51,8 +54,9 @@ def call(tx: Tx, me: SetVariable, name: str, args: list[VariableTracker], kwargs
         return result
     if name in UPDATES and me.mutable:
         for other in args:
-            operand = from_iterable(tx, other)
-            me.replace(tx, me.combine(UPDATES[name], operand), name, operand)
+            given = other.realize()
+            operand: VariableTracker = from_iterable(tx, given) if isinstance(given, SetVariable) else ListVariable(unpack(tx, given))
+            me.replace(tx, me.combine(UPDATES[name], from_iterable(tx, operand)), name, operand)
         return NONE
     if name in TESTS and len(args) == 1:
         return me.compare(tx, TESTS[name], from_iterable(tx, args[0]))
