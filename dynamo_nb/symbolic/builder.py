@@ -85,7 +85,12 @@ class VariableBuilder:
 
     def _same_object(self, known: VariableTracker, value: Any) -> None:
         """Reached through a second source: at the next call both must again give one object."""
-        if self.source is None or known.source is None or known.source == self.source:
+        if self.source is None or known.source == self.source:
+            return
+        if known.source is None:      # met before where no expression names it
+            if isinstance(value, (type, types.FunctionType)):
+                self._wrap(value)
+                known.source = self.source
             return
         if isinstance(value, (types.FunctionType, type, types.ModuleType, *C_FUNCTIONS)):
             self._wrap(value)
