@@ -13,8 +13,9 @@ import torch
 
 from ..core.exc import ObservedException, RestartAnalysis, SkipFrame, StepUnsupported
 from ..core.logs import artifact_logger
-from ..core.reasons import BreakReason, RaisedException
+from ..core.reasons import BreakReason, CannotReconstruct, RaisedException
 from ..core.source import Assumption, LocalCellSource, LocalSource
+from ..cpython.analysis import exception_entry_at
 from ..cpython.arguments import argument_names
 from ..native import tensors_overlap
 from .interpreter import BreakAt, InstructionTranslator
@@ -77,19 +78,29 @@ class Trace:
             if len(cut) != len(at.frames):
                 raise RestartAnalysis(cut[-1].start_step, self.reason or RaisedException("a break inside a call that cannot be cut"), None) from None
             self.frames = at.frames
+            self._no_open_cleanup()
             return "break"
         except StepUnsupported as err:
             frames = err.frames  # type: ignore[attr-defined]
             if len(self.clean_prefix(frames)) != len(frames) or frames[-1].start_version != self.recorder.version:
                 raise
             self.frames, self.reason = frames, err.reason
+            self._no_open_cleanup()
             return "break"
         except ObservedException as raised:
             step = getattr(raised.value, "raised_at", 0)
             if not step:
                 raise SkipFrame("an exception from outside leaves the frame") from None
             raise RestartAnalysis(step, RaisedException(f"{raised.value.python_type().__name__} raised in the function"), None) from None
+        self._no_open_cleanup()
         return "return"
+
+    def _no_open_cleanup(self) -> None:
+        """A generator left suspended inside try or with runs its cleanup when it is dropped; only eager knows when."""
+        for made in self.recorder.generators:
+            frame = made.frame
+            if made.started and not made.finished and exception_entry_at(frame.exceptions, frame.current) is not None:
+                raise RestartAnalysis(made.step, CannotReconstruct(f"the generator {made.name}, left suspended inside try or with"), None)
 
     def clean_prefix(self, frames: list[Any]) -> list[Any]:
         """The frames from the outside in up to the last one that can be cut."""

@@ -83,6 +83,7 @@ def inline_call(tx: Tx, fn: Any, code: types.CodeType, bound: dict[str, Variable
         made = GeneratorVariable(frame, code.co_name)
         made.step = tx.recorder.step
         made.call = (fn, bound)  # type: ignore[attr-defined]
+        tx.recorder.generators.append(made)
         return made
     frame = _frame(tx, fn, code, bound, InliningInstructionTranslator)
     frame.clean = tx.clean and tx.boundary is fn

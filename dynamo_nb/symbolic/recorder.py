@@ -99,6 +99,7 @@ class Recorder:
         self.consumes_rng = False
         self.traced_lines: dict[str, set[int]] = {}
         self.state = GlobalState()
+        self.generators: list[Any] = []
         self.last_frame: Any = None
         self.next_graph: Callable[[], int] = lambda: 0
         self.root_globals: dict[str, Any] | None = None

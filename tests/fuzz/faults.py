@@ -272,7 +272,7 @@ def stale_constant() -> Iterator[None]:
         for entry, node in zip(recorder.inputs, placeholders, strict=False):
             for user in list(node.users) if isinstance(entry.real, torch.SymInt) else ():
                 hint = entry.real.node.hint
-                user.args = map_aggregate(user.args, lambda a, node=node, hint=hint: hint if a is node else a)
+                user.args = map_aggregate(user.args, lambda a, node=node, hint=hint: hint if a is node else a)  # type: ignore[misc]
         return call(frame, recorder, name, record)
 
     with patched(convert, "_call_backend", stale):
