@@ -181,10 +181,17 @@ def _proxy(cg: PyCodegen, vt: Any) -> None:
     cg.call(1)
 
 
-@builds(mappings.SetVariable, children=lambda vt: [vt.items[k] for k in vt.mirror])
+def _set_members(vt: Any) -> V:
+    """In an order of insertion that gives the order of iteration eager has."""
+    if list(set(vt.items)) == list(vt.mirror):
+        return list(vt.items.values())
+    return [vt.items[k] for k in vt.mirror]
+
+
+@builds(mappings.SetVariable, children=_set_members)
 def _set(cg: PyCodegen, vt: Any) -> None:
     cg.push_callable(vt.kind)
-    cg.load_many([vt.items[k] for k in vt.mirror])
+    cg.load_many(_set_members(vt))
     cg.emit("BUILD_LIST", len(vt.items))
     cg.call(1)
 

@@ -161,7 +161,7 @@ class Recorder:
         fx_args, fake_args = self._lower(tx, list(args))
         fx_kwargs, fake_kwargs = self._lower(tx, dict(kwargs))
         facts = op_facts.facts(op, target)
-        may_raise = facts.may_raise and op_facts.depends_on_values(target, fake_args)
+        may_raise = (facts.may_raise and op_facts.depends_on_values(target, fake_args)) or op_facts.refuses_bool(target, fake_args)
         if may_raise and self.mutated_inputs:
             raise StepUnsupported(MutationBeforeFailure(f"{op_facts.name(target)} after an in-place change"))
         fake = self.run_fake(tx, op, target, fake_args, fake_kwargs, run)
@@ -173,7 +173,7 @@ class Recorder:
             self.note_mutated_tensor(tensor)
         if written or facts.mutates:
             node.meta["impure"] = True
-        if facts.random or may_raise or facts.effect or op_facts.refuses_bool(target, fake_args):
+        if facts.random or may_raise or facts.effect:
             node.meta["impure"] = True
         return self.wrap_result(tx, node, fake)
 

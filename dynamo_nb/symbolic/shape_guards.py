@@ -6,6 +6,7 @@ layer compiles to native code. Every symbol is written as the first source it ca
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +15,9 @@ from ..core.source import Source, TensorPropertySource
 
 if TYPE_CHECKING:
     from .shapes import Shapes
+
+
+MAX = repr(sys.float_info.max)
 
 
 def _printer(shapes: Shapes) -> Any:
@@ -68,6 +72,9 @@ def expressions(shapes: Shapes) -> list[tuple[str, tuple[tuple[str, Source], ...
             continue
         out[text(expr)] = None
     out.update(dict.fromkeys(_ranges(shapes, used)))
+    for fake, source, _ in shapes.tracked:
+        if isinstance(fake, torch.SymFloat):      # the algebra knows no signed zero, infinity or NaN
+            out[f"{source.name} != 0.0"] = out[f"-{MAX} <= {source.name}"] = out[f"{source.name} <= {MAX}"] = None
     places = {place.name: place for fake, source, _ in shapes.tracked for place, _value in _properties(fake, source)}
     return [(line, tuple((n, s) for n, s in places.items() if n in line)) for line in out]
 

@@ -144,7 +144,9 @@ def wrap_number(value: Any) -> VariableTracker:
         plain = value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
         if plain is None and value.node.is_constant():
             plain = value.node.maybe_as_bool() if isinstance(value, torch.SymBool) else value.node.maybe_as_float()
-        return SymNodeVariable(value, None) if plain is None else ConstantVariable(plain)
+        if plain is not None:
+            return ConstantVariable(PYTHON_TYPES[type(value)](plain))
+        return SymNodeVariable(value, None)
     return ConstantVariable(value)
 
 
