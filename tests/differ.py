@@ -70,7 +70,7 @@ def run(fn: Callable[..., Any], calls: Any, state: Callable[[], Any] | None, tra
         seen = observe(fn, args, trace)
         snap = _Snapshot()
         steps.append({what: snap.take(value) for what, value in seen.items()} | {"shown": repr(seen["error"])})
-    return [*steps, {"state": _Snapshot().take(kept)}]
+    return [*steps, {"state": _Snapshot().take(kept), "shown": ""}]
 
 
 def differ(
