@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import random
 import types
 from typing import Any
@@ -22,7 +23,7 @@ import torch.utils._pytree as pytree
 
 from .. import native
 from ..convert import Unit
-from ..core.exc import RestartAnalysis, SkipFrame, StepUnsupported, Unsupported
+from ..core.exc import DynamoError, InternalError, RestartAnalysis, SkipFrame, StepUnsupported, Unsupported
 from ..core.logs import ALWAYS
 from ..core.options import CompileOptions
 from ..core.reasons import BreakReason
@@ -88,7 +89,8 @@ def capture(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, dynamic: 
     saved = torch.get_rng_state(), random.getstate(), np.random.get_state()
     try:
         with native.compile_lock():
-            return native.call_disabled(_capture, call, dynamic)
+            captured: Captured = native.call_disabled(_capture, call, dynamic)
+        return captured
     finally:
         torch.set_rng_state(saved[0])
         random.setstate(saved[1])
@@ -193,7 +195,7 @@ def _leaf_name(source: Source, path: tuple[Any, ...]) -> str:
 # -- the trace --------------------------------------------------------------------------------------
 def _capture(call: Call, dynamic: bool | None) -> Captured:
     owner = call.code_owner
-    builtins_ = owner.__builtins__ if isinstance(owner.__builtins__, dict) else vars(owner.__builtins__)  # type: ignore[attr-defined]
+    builtins_: dict[str, Any] = owner.__builtins__  # type: ignore[attr-defined]
     unit = Unit(owner.__code__, owner.__globals__, builtins_, owner.__closure__, call.bind(call.args, call.kwargs), owner, False)
     if owner.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported(f"{_where(call)} is a generator or a coroutine; export() captures functions that return")
@@ -215,6 +217,12 @@ def _capture(call: Call, dynamic: bool | None) -> Captured:
             raise Unsupported(_text(call, trace, again.reason), again.reason) from None
         except SkipFrame as skip:
             raise Unsupported(f"{_where(call)} cannot be captured as one graph: {skip.why}") from None
+        except DynamoError:
+            raise
+        except Exception as err:
+            if os.environ.get("DYNAMO_NB_RAISE_INTERNAL") or settings.strict:
+                raise
+            raise InternalError(f"internal error while capturing {_where(call)}: {type(err).__name__}: {err}. Please report this.") from err
         finally:
             trace.close()
     raise AssertionError("the second attempt returns or raises")
@@ -235,7 +243,7 @@ def _finish(call: Call, unit: Unit, trace: Any) -> Captured:
     recorder = trace.recorder
     value = trace.frame.result
     buffers = _written_buffers(call, recorder)
-    _other_effects(call, recorder, bool(buffers))
+    changed = _other_effects(call, recorder, bool(buffers))
     guards = trace.assumptions()
     trace.leave()
     taken: list[Any] = []
@@ -248,9 +256,14 @@ def _finish(call: Call, unit: Unit, trace: Any) -> Captured:
     writer = GraphWriter(recorder, call, taken)
     for written, new in zip(buffers, result[1:], strict=True):
         writer.write_buffer(written.name, new)
-    flat, out_spec = pytree.tree_flatten(result[0])
+    seen: dict[int, Any] = {}
+    flat, out_spec = pytree.tree_flatten(result[0], is_leaf=lambda o: seen.setdefault(id(o), o) is None or type(o) is torch.Size)
+    if changed & seen.keys():
+        raise Unsupported(f"{_where(call)} returns, inside of another container, a container of the program that it changed")
     module = writer.finish(flat, lambda leaf: _no_graph_value(call, leaf), guards)
-    calling = Calling(call.spec, out_spec, call.signature, _fixed_leaves(call, recorder, guards), _same_leaves(call), list(call.names))
+    sizes = frozenset(i for i, leaf in enumerate(flat) if type(leaf) is torch.Size)
+    fixed = _fixed_leaves(call, recorder, guards)
+    calling = Calling(call.spec, out_spec, call.signature, fixed, _same_leaves(call), list(call.names), sizes)
     return Captured(calling.attach(module), guards, call.leaves)
 
 
@@ -313,23 +326,30 @@ def _written_buffers(call: Call, recorder: Any) -> list[WrittenBuffer]:
     return out
 
 
-def _other_effects(call: Call, recorder: Any, buffers: bool) -> None:
-    """Refuse changes the caller would see, say which others are left out, and forget them all."""
+def _other_effects(call: Call, recorder: Any, buffers: bool) -> set[Any]:
+    """Refuse changes the caller would see, say which others are left out, and forget them all.
+
+    Returns the ids of the containers that were changed.
+    """
     effects = recorder.side_effects
-    passed: set[int] = set()
-    pytree.tree_flatten((call.args, call.kwargs), is_leaf=lambda o: passed.add(id(o)) is not None)
+    passed: dict[int, bool] = {}
+    pytree.tree_flatten((call.args, call.kwargs), is_leaf=lambda o: passed.setdefault(id(o), False))
+    lines = effects.describe()
     ids = {id(vt): key for key, vt in recorder.objects.items()}
+    stale: set[Any] = set()
     for changed in effects.containers:
         owner = getattr(changed, "owner", changed)
         if ids.get(id(owner)) in passed or ids.get(id(changed)) in passed:
             raise Unsupported(f"{_where(call)} changes {owner.source}, a {owner.describe()} among its arguments, which an exported program cannot do")
+        stale |= {ids.get(id(owner)), ids.get(id(changed))}
         owner.existing, owner.source = False, None      # returned, it is built anew with its new contents
-    left_out = [line for line in effects.describe() if line != "None[:] = ..." and not (buffers and line.endswith("._buffers[:] = ..."))]
+    left_out = [line for line in lines if not (buffers and "_buffers" in line.split(" = ")[0])]
     if left_out:
         ALWAYS.warning("export of %s leaves out what it changes outside of the program: %s", _where(call), "; ".join(left_out).replace("L['fn']", "self"))
     effects.log.clear()
     effects.globals.clear()
     effects.deferred.clear()
+    return stale
 
 
 # -- what later calls must share ----------------------------------------------------------------------

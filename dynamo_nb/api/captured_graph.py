@@ -24,9 +24,12 @@ CONSTANTS = (int, float, bool, str, complex, type(None), torch.dtype, torch.devi
 
 @dataclasses.dataclass(frozen=True)
 class Slot:
-    """Stands for the index-th output of the captured graph."""
+    """Stands for the index-th output of the captured graph; in a torch.Size by a number no size can be."""
 
     index: int
+
+    def __index__(self) -> int:
+        return -1 - self.index
 
 
 class Leaf:
@@ -44,10 +47,29 @@ class Leaf:
     def __call__(self, *args: Any) -> Leaf:
         return Leaf(-1, f"{self.path}({', '.join(map(repr, args))})")
 
+    def __index__(self) -> int:
+        if self.index < 0:
+            raise TypeError(f"{self.path} is no number")
+        return FIRST_LEAF - self.index
+
+
+FIRST_LEAF = -(1 << 40)
+
+
+def marker(number: int) -> Any:
+    """What a number in a torch.Size stands for."""
+    if number <= FIRST_LEAF:
+        return Leaf(FIRST_LEAF - number, "")
+    return Slot(-1 - number) if number < 0 else number
+
 
 @dataclasses.dataclass(eq=False)
 class Calling:
-    """How a captured program takes its arguments and gives its result."""
+    """How a captured program takes its arguments and gives its result.
+
+    fixed: leaf index -> the constant the program was made for. same: pairs of leaves that were one tensor.
+    sizes: which leaves of the result are a torch.Size.
+    """
 
     in_spec: Any
     out_spec: Any
@@ -55,6 +77,7 @@ class Calling:
     fixed: dict[int, Any]
     same: list[tuple[int, int]]
     names: list[str]
+    sizes: frozenset[int]
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The graph's inputs: from arguments as the callable takes them, or already flattened."""
@@ -85,7 +108,7 @@ class Calling:
         return flat if spec == self.in_spec else None
 
     def result(self, flat: Any) -> Any:
-        return pytree.tree_unflatten(list(flat), self.out_spec)
+        return pytree.tree_unflatten([torch.Size(v) if i in self.sizes else v for i, v in enumerate(flat)], self.out_spec)
 
     def attach(self, module: torch.fx.GraphModule) -> torch.fx.GraphModule:
         """Make `module(*args, **kwargs)` take and return what the callable does."""
@@ -230,15 +253,18 @@ class GraphWriter:
             copied.meta = {}
             copied.stack_trace = stack_text(node)
             self.env[node] = copied
-        results = tuple(self._result(leaf, refuse) for leaf in flat)
-        for name, value in self.writes:
-            new = self._result(value, refuse)
+        results = tuple(self._before_writes(leaf, refuse) for leaf in flat)
+        values = [self._before_writes(value, refuse) for _, value in self.writes]
+        for (name, _), new in zip(self.writes, values, strict=True):
             target = self.attr_nodes.get(name) or self.graph.get_attr(name)
             self.graph.call_method("copy_", (target, new)).stack_trace = f"  the buffer {name}, assigned in forward"
         self.graph.output(results)
+        self._trace_attributes()
         made = torch.fx.GraphModule(self.root, self.graph, "Exported")
         for table in ("_parameters", "_buffers", "_non_persistent_buffers_set", "_modules"):
             made.__dict__[table] = self.root.__dict__[table]      # all of the state, in its own order
+        for name in self.root.__dict__.keys() - torch.nn.Module().__dict__.keys():
+            made.__dict__[name] = self.root.__dict__[name]        # constants are no buffers
         return made
 
     def _result(self, leaf: Any, refuse: Callable[[Any], Exception]) -> Any:
@@ -253,13 +279,37 @@ class GraphWriter:
                     return self.env[entry.node]
             return self._attribute(leaf)
         if type(leaf) is torch.Size:
-            return self.graph.call_function(torch.Size, (list(leaf),))
+            return tuple(self._result(marker(n), refuse) for n in leaf)     # Calling.result makes it a Size again
+        if type(leaf) is slice:
+            return slice(*(self._result(part, refuse) for part in (leaf.start, leaf.stop, leaf.step)))
         if type(leaf) in CONSTANTS:
             return leaf
         for i, given in enumerate(self.call.leaves):
             if given is leaf:
                 return self.placeholders[i]
         raise refuse(leaf)
+
+    def _before_writes(self, leaf: Any, refuse: Callable[[Any], Exception]) -> Any:
+        """A result that shares memory with a buffer written at the end is copied before that."""
+        made = self._result(leaf, refuse)
+        written = {name for name, _ in self.writes}
+        memory = {_memory(i.fake) for i in self.recorder.inputs if self.attr_names.get(id(i.real)) in written}
+        source = self.outputs[leaf.index] if isinstance(leaf, Slot) else None
+        fake = source.meta.get("example_value") if isinstance(source, torch.fx.Node) else None
+        if isinstance(leaf, torch.Tensor):
+            fake = next((i.fake for i in self.recorder.inputs if i.real is leaf), None)
+            shares = self.attr_names.get(id(leaf)) in written
+        else:
+            shares = False
+        if shares or (isinstance(fake, torch.Tensor) and _memory(fake) in memory):
+            return self.graph.call_method("clone", (made,))
+        return made
+
+    def _trace_attributes(self) -> None:
+        """A read of an attribute or a size belongs to the line that first uses it."""
+        for node in reversed(self.graph.nodes):
+            if node.op not in ("placeholder", "output") and not node.stack_trace:
+                node.stack_trace = next((u.stack_trace for u in node.users if u.stack_trace), "  the arguments and the result")
 
     def _check_shapes(self, guards: list[Any]) -> None:
         """Conditions on symbolic sizes that the trace relied on stay in the program."""
@@ -274,6 +324,12 @@ class GraphWriter:
                 nodes.append(self.placeholders[index] if index is not None else self._derived(source))
             if nodes and all(isinstance(n, torch.fx.Node) for n in nodes):
                 self.graph.call_function(_shape_check(text, guard.payload[0], len(nodes)), tuple(nodes))
+
+
+def _memory(tensor: Any) -> int | None:
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+        return None
+    return tensor.untyped_storage()._cdata
 
 
 def _shape_check(text: str, shown: str, count: int) -> Any:

@@ -7,6 +7,7 @@ with its arguments (then a graph module and the guards). The capture itself is i
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -14,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.fx
 
-from ..exc import UserError
-from .capture import Captured, capture
+from ..core.exc import UserError
+from .capture import PLAIN, Captured, capture
 from .captured_graph import CallCodeGen
 
 PROGRAM_NAMES = {"args", "kwargs"}
@@ -76,15 +77,16 @@ def export(
 
     `export(f, *args, aten_graph=False, decomposition_table=None, tracing_mode="real", **kwargs)` and
     `export(f)(*args, **kwargs)` return (graph module, guards) for any callable. The graph module takes
-    and returns what f does; it also takes the flat leaves of f's arguments. aten_graph: lower to ATen
-    operations, through decomposition_table; tracing_mode: "real", "fake" or "symbolic".
+    and returns what f does; it also takes the flat leaves of f's arguments. It refuses constants other than
+    those it was made for, but checks nothing else of the guards: shapes and dtypes are up to the caller.
+    aten_graph: lower to ATen operations, through decomposition_table; tracing_mode: "real", "fake" or "symbolic".
     """
     program = _program_arguments(f, args, kwargs)
     if program is not None and not aten_graph:
         return _program(f, *program, dynamic_shapes, strict)
     if dynamic_shapes is not None or strict:
         raise UserError("dynamic_shapes and strict go with export(module, args): a module and a tuple of its arguments")
-    options = {"aten_graph": aten_graph, "decomposition_table": decomposition_table, "tracing_mode": tracing_mode}
+    options: dict[str, Any] = {"aten_graph": aten_graph, "decomposition_table": decomposition_table, "tracing_mode": tracing_mode}
     assert aten_graph or decomposition_table is None, "decomposition_table needs aten_graph=True"
     assert aten_graph or tracing_mode == "real", "tracing_mode needs aten_graph=True"
     if not args and not kwargs:
@@ -120,7 +122,7 @@ def _graph_and_guards(
     return ExportResult(_to_aten(captured, decomposition_table, tracing_mode), captured.guards)
 
 
-def _to_aten(captured: Captured, decompositions: Any, mode: str) -> torch.fx.GraphModule:
+def _to_aten(captured: Captured, decompositions: Any, mode: Any) -> torch.fx.GraphModule:
     """The same program in ATen operations."""
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.fx.traceback import preserve_node_meta
@@ -135,7 +137,8 @@ def _to_aten(captured: Captured, decompositions: Any, mode: str) -> torch.fx.Gra
 
     with preserve_node_meta():
         lowered = make_fx(run, decomposition_table=decompositions, tracing_mode=mode, _allow_non_fake_inputs=True)(*captured.example)
-    return codegen.calling.attach(lowered)
+    baked = {i: v for i, v in enumerate(captured.example) if type(v) in PLAIN and not (mode == "symbolic" and type(v) is int)}
+    return dataclasses.replace(codegen.calling, fixed=codegen.calling.fixed | baked).attach(lowered)
 
 
 # -- ExportedProgram ----------------------------------------------------------------------------------
