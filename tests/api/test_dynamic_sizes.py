@@ -141,7 +141,7 @@ def test_ints_that_must_be_constants() -> None:
 
 def test_int_results_and_types() -> None:
     def f(x, n):
-        return x + n, n + 1, n // 2, n % 3, -n, n == 4, n / 2, float(n), str(n), n > 3 or n, divmod(n, 3), n.bit_length(), [n] * 2, n & 3, n << 1, abs(n), hash(n)
+        return x + n, n + 1, n // 2, n % 3, -n, n == 4, n / 2, float(n), str(n), n > 3 or n, divmod(n, 3), n.bit_length(), [n] * 2, n & 3, n << 1, abs(n), hash(n)  # noqa: E501
 
     differ(f, *[(torch.ones(2), n) for n in (3, 4, 5, 9, 2)])
 

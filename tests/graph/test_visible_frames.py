@@ -229,7 +229,7 @@ def test_locals_of_the_caller() -> None:
 
 def test_traceback_prints_the_users_lines() -> None:
     def go(x):
-        y = x + 1
+        y = x + 1  # noqa: F841
         look()
         raise RuntimeError("shown")  # the line of the error
 

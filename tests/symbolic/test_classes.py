@@ -95,7 +95,7 @@ def attribute_hooks(x):
     d.b = x
     del d.b
     try:
-        d.nothing
+        d.nothing  # noqa: B018
     except AttributeError as err:
         said = str(err)
     return x + d.a, d.make_it(3), said, vars(d), hasattr(d, "z"), getattr(d, "z", "default")
@@ -217,7 +217,7 @@ def inheritance(x):
     b = Bottom.build(3)
     bound = b.work
     plain = Root.work
-    return bound(x), plain(b, x), b.born, b.tag, [c.__name__ for c in type(b).__mro__], isinstance(b, (int, Right)), issubclass(Left, Root), Root.double(4), b.double(5)
+    return bound(x), plain(b, x), b.born, b.tag, [c.__name__ for c in type(b).__mro__], isinstance(b, (int, Right)), issubclass(Left, Root), Root.double(4), b.double(5)  # noqa: E501
 
 
 class Registry(type):
@@ -305,7 +305,7 @@ def data_classes(x):
 def enums_and_named_tuples(x):
     e = Entry("n")
     name, value = e
-    return x + Level.HIGH + Level["LOW"].value, Level(5) is Level.HIGH, Level.LOW < Level.HIGH, Level.HIGH.name, [v.name for v in Level], e.scaled(2), e._replace(value=9), e.name is name, value, e == ("n", 3), Entry._fields
+    return x + Level.HIGH + Level["LOW"].value, Level(5) is Level.HIGH, Level.LOW < Level.HIGH, Level.HIGH.name, [v.name for v in Level], e.scaled(2), e._replace(value=9), e.name is name, value, e == ("n", 3), Entry._fields  # noqa: E501
 
 
 @cases.breaks()
@@ -380,7 +380,7 @@ cases["objects_as_arguments"][2]["graphs"] = 2
 @cases.add()
 def introspection(x):
     a = Left(1)
-    return x + callable(a.work), hasattr(a, "work"), type(a) is Left, a.__class__.__name__, a.work.__name__, a.work.__self__ is a, isinstance(x, torch.Tensor), operator.attrgetter("v")(a), operator.methodcaller("double", 2)(a), operator.itemgetter(1)([1, 2]), type(x).__name__
+    return x + callable(a.work), hasattr(a, "work"), type(a) is Left, a.__class__.__name__, a.work.__name__, a.work.__self__ is a, isinstance(x, torch.Tensor), operator.attrgetter("v")(a), operator.methodcaller("double", 2)(a), operator.itemgetter(1)([1, 2]), type(x).__name__  # noqa: E501
 
 
 @cases.add()

@@ -55,7 +55,7 @@ def list_errors(x):
 @cases.add()
 def tuples(x):
     t = (1, x, "a")
-    return t[1] + 1, t + (2,), t[::-1], t.index("a"), (1, 2) < (1, 2, 0), hash((1, 2)) == hash((1, 2)), tuple(i for i in range(3)), () == tuple([])
+    return t[1] + 1, t + (2,), t[::-1], t.index("a"), (1, 2) < (1, 2, 0), hash((1, 2)) == hash((1, 2)), tuple(i for i in range(3)), () == tuple([])  # noqa: SIM300
 
 
 @cases.add()
@@ -66,7 +66,7 @@ def dicts(x):
     d |= {"w": 7}
     popped = d.pop("a"), d.pop("none", None), d.popitem()
     merged = {"z": 0} | {"z": 1, "y": 2}
-    return x + len(d), list(d), list(d.items())[-1], popped, merged, d.get("q", 9), "u" in d, dict(zip("ab", (1, 2), strict=True)), dict.fromkeys("ab", 0), [*d.keys() & {"u", "v"}] != [], {**merged} == merged, list(reversed(merged))
+    return x + len(d), list(d), list(d.items())[-1], popped, merged, d.get("q", 9), "u" in d, dict(zip("ab", (1, 2), strict=True)), dict.fromkeys("ab", 0), [*d.keys() & {"u", "v"}] != [], {**merged} == merged, list(reversed(merged))  # noqa: E501
 
 
 @cases.add()
@@ -84,7 +84,7 @@ def sets(x):
     s.discard(9)
     s.remove(1)
     t = frozenset((3, 4, 5))
-    return x + len(s), s & t, s | t, s - t, s ^ t, s <= {2, 3, 4, 5}, s.isdisjoint({7}), {t: 1}[frozenset((5, 4, 3))], 3 in s, sorted(s, reverse=True), len(set("hello"))
+    return x + len(s), s & t, s | t, s - t, s ^ t, s <= {2, 3, 4, 5}, s.isdisjoint({7}), {t: 1}[frozenset((5, 4, 3))], 3 in s, sorted(s, reverse=True), len(set("hello"))  # noqa: E501
 
 
 @cases.add()
@@ -117,8 +117,8 @@ def itertools_all(x):
     take = itertools.islice
     return (
         x + sum(take(itertools.count(3, 2), 3)), list(take(itertools.cycle("ab"), 5)), list(itertools.repeat(1, 2)), list(itertools.chain([1], [2])),
-        list(itertools.compress("abc", (1, 0, 1))), list(itertools.dropwhile(lambda v: v < 2, (1, 2, 1))), list(itertools.takewhile(lambda v: v < 2, (1, 2, 1))),
-        list(itertools.product("ab", (1, 2))), list(itertools.permutations((1, 2, 3), 2)), list(itertools.combinations("abc", 2)), list(itertools.pairwise((1, 2, 3))),
+        list(itertools.compress("abc", (1, 0, 1))), list(itertools.dropwhile(lambda v: v < 2, (1, 2, 1))), list(itertools.takewhile(lambda v: v < 2, (1, 2, 1))),  # noqa: E501
+        list(itertools.product("ab", (1, 2))), list(itertools.permutations((1, 2, 3), 2)), list(itertools.combinations("abc", 2)), list(itertools.pairwise((1, 2, 3))),  # noqa: E501
         list(itertools.zip_longest((1, 2), (3,), fillvalue=0)), list(itertools.starmap(operator.add, [(1, 2)])), list(itertools.filterfalse(None, (0, 1))),
         list(itertools.accumulate((1, 2, 3), initial=10)),
     )
@@ -128,7 +128,7 @@ def itertools_all(x):
 def functools_all(x):
     add = functools.partial(operator.add, 5)
     named = functools.partial(lambda a, *, b: a * b, b=3)
-    return x + functools.reduce(lambda a, b: a * b, (1, 2, 3)), add(1), named(2), add.args, named.keywords, sorted("bca", key=functools.cmp_to_key(lambda a, b: -1 if a > b else 1))
+    return x + functools.reduce(lambda a, b: a * b, (1, 2, 3)), add(1), named(2), add.args, named.keywords, sorted("bca", key=functools.cmp_to_key(lambda a, b: -1 if a > b else 1))  # noqa: E501
 
 
 @functools.lru_cache(maxsize=None)  # noqa: UP033
@@ -159,22 +159,22 @@ def dispatch(x):
 @cases.add()
 def builtins_all(x):
     return (
-        x + any([0, 1]) + all([]), list(map(lambda a, b: a + b, (1, 2), (3, 4))), list(filter(None, (0, 1, 2))), list(enumerate("ab", 1)), list(zip((1, 2), "ab", strict=False)),
-        min((3, 1), default=0), max((), default="d"), sum([[1], [2]], []), round(3.14159, 2), divmod(7, 3), pow(2, 5), hex(255), isinstance(True, int), callable(len), repr("q"),
-        str(1.0), bool([]), complex(1, 2).imag, slice(1, 2).start, type(()).__name__, sorted([(2, "b"), (1, "z")]), hash(1), ascii("é"), int("ff", 16), float("inf") > 1,
+        x + any([0, 1]) + all([]), list(map(lambda a, b: a + b, (1, 2), (3, 4))), list(filter(None, (0, 1, 2))), list(enumerate("ab", 1)), list(zip((1, 2), "ab", strict=False)),  # noqa: E501
+        min((3, 1), default=0), max((), default="d"), sum([[1], [2]], []), round(3.14159, 2), divmod(7, 3), pow(2, 5), hex(255), isinstance(True, int), callable(len), repr("q"),  # noqa: E501
+        str(1.0), bool([]), complex(1, 2).imag, slice(1, 2).start, type(()).__name__, sorted([(2, "b"), (1, "z")]), hash(1), ascii("é"), int("ff", 16), float("inf") > 1,  # noqa: E501
     )
 
 
 @cases.add()
 def math_all(x):
-    return x * math.pi, math.sqrt(16), math.floor(-1.5), math.ceil(1.2), math.gcd(12, 18), math.isclose(0.1 + 0.2, 0.3), math.prod((1, 2, 3)), math.log2(8), math.inf, math.isnan(math.nan), math.comb(5, 2), math.hypot(3, 4)
+    return x * math.pi, math.sqrt(16), math.floor(-1.5), math.ceil(1.2), math.gcd(12, 18), math.isclose(0.1 + 0.2, 0.3), math.prod((1, 2, 3)), math.log2(8), math.inf, math.isnan(math.nan), math.comb(5, 2), math.hypot(3, 4)  # noqa: E501
 
 
 @cases.add()
 def sizes(x):
     n, = x.shape
     half = x.view(2, -1)
-    return half, torch.Size([1, 2]).numel(), x.shape[0] * 2, half.shape + (1,), half.shape == (2, 2), list(half.size()), math.prod(half.shape), half.stride(), x.new_zeros(n + 1), torch.zeros(half.shape[1], n), torch.empty_like(half).shape
+    return half, torch.Size([1, 2]).numel(), x.shape[0] * 2, half.shape + (1,), half.shape == (2, 2), list(half.size()), math.prod(half.shape), half.stride(), x.new_zeros(n + 1), torch.zeros(half.shape[1], n), torch.empty_like(half).shape  # noqa: E501
 
 
 @cases.breaks()

@@ -57,7 +57,7 @@ def nested_comprehensions(x):
 @cases.add()
 def comprehension_scope(x):
     i = 10
-    made = [lambda t, k=i: t + k + i for i in range(3)]
+    made = [lambda t, k=i: t + k + i for i in range(3)]  # noqa: B023
     return [f(x) for f in made], i
 
 
@@ -185,7 +185,7 @@ def slices_and_subscripts(x):
 @cases.add()
 def numbers(x):
     n = x.shape[0]
-    return x + n // 3 + -n % 3, divmod(-7, 2), 7 / 2, 2**10, round(2.675, 2), abs(-3), pow(3, 4, 5), (5).bit_length(), 1e3 == 1000, 3 + 4j, int("12"), float("1.5"), bin(5), True + True, 0.1 + 0.2, (2.5).is_integer(), min(3, 1, 2), sum([1, 2], 10)
+    return x + n // 3 + -n % 3, divmod(-7, 2), 7 / 2, 2**10, round(2.675, 2), abs(-3), pow(3, 4, 5), (5).bit_length(), 1e3 == 1000, 3 + 4j, int("12"), float("1.5"), bin(5), True + True, 0.1 + 0.2, (2.5).is_integer(), min(3, 1, 2), sum([1, 2], 10)  # noqa: E501
 
 
 @cases.add()
@@ -194,7 +194,7 @@ def text(x):
     name = "w"
     out = [f"{name!r:>6}|{n:03d}|{1 / 3:.3e}|{name=}", "%s-%5.2f-%x" % (name, 2.0, 255), "{0}{b:>{w}}".format(1, b=2, w=4)]  # noqa: UP030, UP031, UP032
     out += ["a-b-c".rsplit("-", 1), "abc".replace("b", "B").title(), " pad ".strip(), "abc".find("c"), "k=v".partition("="), "ß".upper(), "x".join("ab")]
-    out += ["abc".startswith(("x", "a")), "5".isdigit(), "a\tb".expandtabs(4), "abc".encode().hex(), b"ab", "ab" * 2, "b" in "abc", ord("a"), chr(98), "%%"]
+    out += ["abc".startswith(("x", "a")), "5".isdigit(), "a\tb".expandtabs(4), "abc".encode().hex(), b"ab", "ab" * 2, "b" in "abc", ord("a"), chr(98), "%%"]  # noqa: UP012
     return x + len(out[0]), out
 
 
