@@ -13,6 +13,7 @@ import torch
 
 from ..cpython.classes import is_python_class
 from ..cpython.instruction import call_kw, load_attr
+from ..symbolic.numpy_ops import to_array, to_scalar
 from ..symbolic.variables import (
     builtin,
     classes,
@@ -23,6 +24,7 @@ from ..symbolic.variables import (
     mappings,
     misc,
     numeric,
+    numpy_array,
     sequences,
     tensor,
     user_defined,
@@ -49,6 +51,13 @@ def _by_value(cg: PyCodegen, vt: Any) -> None:
 @builds(tensor.TensorVariable, numeric.SymNodeVariable, children=_none)
 def _graph_value(cg: PyCodegen, vt: Any) -> None:
     raise AssertionError(f"{vt} was not made a graph output")
+
+
+@builds(numpy_array.NumpyNdarrayVariable, children=lambda vt: [vt.tensor])
+def _numpy_array(cg: PyCodegen, vt: Any) -> None:
+    cg.push_callable(to_scalar if vt.scalar else to_array)
+    cg.load(vt.tensor)
+    cg.call(1)
 
 
 # -- sequences --------------------------------------------------------------------------------------

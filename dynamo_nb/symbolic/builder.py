@@ -306,6 +306,12 @@ class VariableBuilder:
 
         return tensor_inputs.wrap(self, value)
 
+    def wrap_numpy_dtype(self, value: Any) -> VariableTracker:
+        from .variables.numpy_array import NumpyDtypeVariable
+
+        self.guard("EQUALS_MATCH", value)
+        return NumpyDtypeVariable(value, self.source)
+
     def wrap_numpy(self, value: Any) -> VariableTracker:
         from .variables import numpy_array
 
@@ -352,7 +358,7 @@ class VariableBuilder:
                 storage.existing, storage.owner = True, made
             return made
         if callable(value) and not isinstance(value, type):
-            self.guard("TYPE_MATCH", cls)
+            self.guard("ID_MATCH" if cls.__module__ == "numpy" and _weak(value) else "TYPE_MATCH", value if cls.__module__ == "numpy" and _weak(value) else cls)
             wrapped = getattr(value, "__wrapped__", None)
             if cls is functools._lru_cache_wrapper and isinstance(wrapped, types.FunctionType):
                 from .variables.weak import CachedFunctionVariable
@@ -450,7 +456,7 @@ EXACT_BUILDERS: dict[type, Callable[[VariableBuilder, Any], VariableTracker]] = 
 }
 BASE_BUILDERS: list[tuple[Any, Callable[[VariableBuilder, Any], VariableTracker | None]]] = [
     (re.Pattern, B.wrap_constant), (re.Match, B.wrap_constant), (torch.Tensor, B.wrap_tensor), (torch.nn.Module, B.wrap_nn_module), (enum.Enum, B.wrap_constant), (types.ModuleType, B.wrap_module),
-    (type, B.wrap_class), (BaseException, B.wrap_exception), ((np.ndarray, np.generic), B.wrap_numpy), (tuple, B.wrap_namedtuple),
+    (type, B.wrap_class), (BaseException, B.wrap_exception), ((np.ndarray, np.generic), B.wrap_numpy), (np.dtype, B.wrap_numpy_dtype), (tuple, B.wrap_namedtuple),
     ((torch._ops.OpOverload, torch._ops.OpOverloadPacket), B.wrap_c_function),
 ]
 STORAGE_BUILDERS: list[tuple[type | tuple[type, ...], Callable[[VariableBuilder, Any], Any]]] = [

@@ -63,6 +63,9 @@ def name(target: Any) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _facts(op: str, target: Any) -> Facts:
+    declared = getattr(target, "dynamo_nb_facts", None)
+    if declared is not None:
+        return Facts(declared["may_raise"], False, False, declared["mutates"])
     short = name(target).split(".")[0]
     mutates: tuple[int | str, ...] = ()
     module = getattr(target, "__module__", "") or ""

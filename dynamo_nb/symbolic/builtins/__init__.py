@@ -43,5 +43,6 @@ def handler_of(fn: Any) -> Handler | None:
 
 
 from . import attributes, autograd, containers, iteration, itertools_, numbers, strings, torch_state, types_  # noqa: E402
+from . import numpy_  # noqa: E402, I001 - after torch_state: it extends torch.tensor's handler
 
-__all__ = ["attributes", "autograd", "containers", "handler_of", "handles", "iteration", "itertools_", "numbers", "strings", "torch_state", "types_"]
+__all__ = ["attributes", "autograd", "containers", "handler_of", "handles", "iteration", "itertools_", "numbers", "numpy_", "strings", "torch_state", "types_"]

@@ -98,9 +98,9 @@ class UserDefinedClassVariable(VariableTracker):
         return isinstance(other, UserDefinedClassVariable) and other.value is self.value
 
     def compare(self, tx: Tx, op: str, other: VariableTracker) -> VariableTracker | None:
-        if op in ("==", "!="):
-            same = isinstance(other.realize(), UserDefinedClassVariable) and other.realize().value is self.value  # type: ignore[attr-defined]
-            return ConstantVariable(same == (op == "=="))
+        other = other.realize()
+        if op in ("==", "!=") and isinstance(other, UserDefinedClassVariable):      # others may know more: np.dtype == np.float32
+            return ConstantVariable((other.value is self.value) == (op == "=="))
         return None
 
     def binary(self, tx: Tx, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
