@@ -9,6 +9,7 @@ import torch
 from ..core.reasons import UnsupportedOperation
 from ..core.source import AttrSource, GlobalSource, LocalSource, Source
 from ..guards import TensorMeta
+from .variables import numpy_array
 from .variables.base import VariableTracker
 from .variables.misc import OpaqueVariable
 from .variables.tensor import TensorVariable
@@ -27,6 +28,8 @@ def wrap(builder: VariableBuilder, value: torch.Tensor) -> VariableTracker:
         return OpaqueVariable(value, source, UnsupportedOperation(f"the tensor subclass {cls.__name__}"))
     if not usable(value):
         return OpaqueVariable(value, source, UnsupportedOperation(f"a tensor of layout {value.layout} on {value.device}"))
+    if numpy_array.lies_over_array(recorder, value):
+        return OpaqueVariable(value, source, UnsupportedOperation("a tensor over the memory of a NumPy array that is another input"))
     if source is None:
         return OpaqueVariable(value, source, UnsupportedOperation("a tensor that no expression of the frame names"))
     fake = recorder.shapes.fakify(recorder.fake_mode, value, source)

@@ -16,6 +16,7 @@ import torch
 from ...core.exc import StepUnsupported
 from ...core.reasons import DataDependentBranching, ScalarFromTensor, UnsupportedOperation
 from ...core.source import AttrSource, NumpyTensorSource
+from ...native import tensors_overlap
 from .. import numpy_ops
 from ..numpy_trial import Differs, Operand, Outcome, hint, run
 from .base import NOTHING, VariableTracker, const
@@ -402,6 +403,8 @@ def wrap_input(builder: VariableBuilder, value: Any) -> VariableTracker:
         return NumpyScalarVariable(input_tensor(builder, value), source)
     if source is None or not usable(value) or not recorder.config["trace_numpy"]:
         return opaque
+    if any(isinstance(i.real, torch.Tensor) and shares_memory(i.real, torch.as_tensor(value)) for i in recorder.inputs):
+        return OpaqueVariable(value, source, UnsupportedOperation("a NumPy array whose memory is part of another input"))
     builder.guard("EQUALS_MATCH", True, source=AttrSource(AttrSource(source, "flags"), "writeable"))
     return NumpyNdarrayVariable(input_tensor(builder, value), source)
 
@@ -412,6 +415,15 @@ def usable(value: np.ndarray[Any, Any]) -> bool:
         type(value) is np.ndarray and value.dtype in numpy_ops.DTYPES.values() and value.dtype.isnative and value.flags.writeable
         and value.flags.aligned and all(s >= 0 and s % value.itemsize == 0 for s in value.strides)
     )
+
+
+def shares_memory(left: torch.Tensor, right: torch.Tensor) -> bool:
+    return left.layout is torch.strided and left.device.type == "cpu" and tensors_overlap(left, right)
+
+
+def lies_over_array(recorder: Any, tensor: torch.Tensor) -> bool:
+    """Is the tensor's memory that of an array among the inputs? The graph would take the two for unrelated."""
+    return any(isinstance(i.source, NumpyTensorSource) and i.real.dim() and shares_memory(tensor, i.real) for i in recorder.inputs)
 
 
 def input_tensor(builder: VariableBuilder, value: Any) -> TensorVariable:
