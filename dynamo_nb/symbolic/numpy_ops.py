@@ -4,14 +4,16 @@ In: tensors standing for arrays, and plain constants. Out: a tensor standing for
 dimensions where NumPy gives a scalar). Run on ordinary tensors, an operation calls NumPy itself on the
 tensors' memory, so values, errors and warnings are NumPy's. Seen by a tracer of torch (fake tensors,
 functionalisation, a proxy mode) it goes through `torch._numpy`, so that a backend gets torch operations;
-`numpy_trial` decides beforehand whether the two agree. Called by graphs; made here, used by
-`variables.numpy_array` and `builtins.numpy_`.
+where torch rounds otherwise than NumPy, or NumPy often warns, the backend gets one opaque operator
+`dynamo_nb::numpy` that runs NumPy. `numpy_trial` decides beforehand whether torch._numpy agrees. Called by
+graphs; made here, used by `variables.numpy_array` and `builtins.numpy_`.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -90,16 +92,57 @@ def via_torch(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return map_nested(_unwrap, op.torch_fn(*map_nested(_wrap, args), **map_nested(_wrap, kwargs)))
 
 
-def make(name: str, numpy_fn: Callable[..., Any], torch_fn: Callable[..., Any], *, capped: bool = False, raw: bool = False, writes: bool = False, returns_first: bool = False, may_raise: bool = False) -> Any:
+# -- the opaque operator --------------------------------------------------------------------------
+class Slot(int):
+    """Where a tensor stands in the arguments: its place in the operator's list of tensors."""
+
+
+def via_operator(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    tensors: list[torch.Tensor] = []
+
+    def change(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        tensors.append(value)
+        return Slot(len(tensors) - 1)
+
+    plain = (map_nested(change, args), map_nested(change, kwargs))
+    return torch.ops.dynamo_nb.numpy(op.__name__.removeprefix("np_"), pickle.dumps(plain).hex(), tensors)
+
+
+def _restored(spec: str, tensors: list[torch.Tensor]) -> Any:
+    plain = pickle.loads(bytes.fromhex(spec))
+    return (map_nested(lambda v: tensors[v] if isinstance(v, Slot) else v, part) for part in plain)
+
+
+LIBRARY = torch.library.Library("dynamo_nb", "FRAGMENT")
+LIBRARY.define("numpy(str name, str arguments, Tensor[] tensors) -> Tensor")
+
+
+@torch.library.impl(LIBRARY, "numpy", "CPU")
+def _numpy_operator(name: str, arguments: str, tensors: list[torch.Tensor]) -> torch.Tensor:
+    return via_numpy(ALL[name], *_restored(arguments, tensors))
+
+
+@torch.library.register_fake("dynamo_nb::numpy", lib=LIBRARY)
+def _numpy_fake(name: str, arguments: str, tensors: list[torch.Tensor]) -> torch.Tensor:
+    return via_torch(ALL[name], *_restored(arguments, tensors))
+
+
+def make(name: str, numpy_fn: Callable[..., Any], torch_fn: Callable[..., Any], *, capped: bool = False, raw: bool = False, writes: bool = False, returns_first: bool = False, may_raise: bool = False, opaque: bool = False) -> Any:
     """Define and register `np_<name>`.
 
     capped: what it does depends on sizes only through broadcasting, so a trial may shrink them. raw: torch_fn
-    takes tensors. writes: changes its first operand. returns_first: its result is its first operand.
+    takes tensors. writes: changes its first operand. returns_first: its result is its first operand. opaque:
+    a backend gets it whole, since torch would round otherwise; its result must be new memory.
     """
 
     def op(*args: Any, **kwargs: Any) -> Any:
-        traced = is_traced([*leaves(args), *leaves(kwargs)])
-        return via_torch(op, args, kwargs) if traced else via_numpy(op, args, kwargs)
+        operands = [*leaves(args), *leaves(kwargs)]
+        if not is_traced(operands):
+            return via_numpy(op, args, kwargs)
+        whole = opaque and any(isinstance(v, torch.Tensor) for v in operands)
+        return via_operator(op, args, kwargs) if whole else via_torch(op, args, kwargs)
 
     op.__name__ = op.__qualname__ = f"np_{name}"
     op.numpy_fn, op.torch_fn, op.capped, op.raw = numpy_fn, torch_fn, capped, raw  # type: ignore[attr-defined]
@@ -124,23 +167,50 @@ FUNCTIONS: dict[int, Any] = {}
 KEEP: list[Any] = []
 
 
-def _register(names: list[str], capped: bool) -> None:
+# The same bits in torch as in NumPy, and NumPy hardly ever warns.
+EXACT = frozenset(
+    """square absolute fabs negative positive sign floor ceil trunc rint add subtract multiply maximum minimum fmax fmin greater greater_equal
+    less less_equal equal not_equal logical_and logical_or logical_xor logical_not isnan isinf isfinite bitwise_and bitwise_or bitwise_xor
+    invert where clip real imag conjugate signbit copysign nan_to_num min max amin amax any all count_nonzero argmax argmin""".split()
+)
+SMALL_FLOATS = {torch.bool: torch.float16, torch.int8: torch.float16, torch.uint8: torch.float16, torch.int16: torch.float32, torch.int32: torch.float64, torch.int64: torch.float64}
+
+
+def _floating(fn: Callable[..., Any], table: dict[torch.dtype, torch.dtype]) -> Callable[..., Any]:
+    """fn on arrays of integers, which NumPy computes in floating point of a certain size."""
+
+    def change(value: Any) -> Any:
+        if isinstance(value, tnp.ndarray) and value.tensor.dtype in table:
+            return tnp.ndarray(value.tensor.to(table[value.tensor.dtype]))
+        return value
+
+    return lambda *args, **kwargs: fn(*map_nested(change, args), **map_nested(change, kwargs))
+
+
+DOUBLE = dict.fromkeys(SMALL_FLOATS, torch.float64)
+FLOATING = dict.fromkeys(ELEMENTWISE[:ELEMENTWISE.index("square")], SMALL_FLOATS) | dict.fromkeys(("true_divide", "mean", "var", "std", "average", "median"), DOUBLE)
+
+
+def _register(names: list[str], capped: bool, exact: bool) -> None:
     for name in names:
         numpy_fn, torch_fn = getattr(np, name), getattr(tnp, name, None)
         if torch_fn is not None and id(numpy_fn) not in FUNCTIONS:
-            FUNCTIONS[id(numpy_fn)] = make(name, numpy_fn, torch_fn, capped=capped)
+            if name in FLOATING:
+                torch_fn = _floating(torch_fn, FLOATING[name])
+            FUNCTIONS[id(numpy_fn)] = make(name, numpy_fn, torch_fn, capped=capped, opaque=not (exact or name in EXACT))
             KEEP.append(numpy_fn)
 
 
-_register([*ELEMENTWISE, *REDUCTIONS, *CONTRACTIONS], True)
-_register([*SHAPES, *CREATION], False)
+_register([*ELEMENTWISE, *REDUCTIONS, *CONTRACTIONS], True, False)
+_register([*SHAPES, *CREATION], False, True)
 
 
 # -- copies ---------------------------------------------------------------------------------------
 def _copy(value: Any, dtype: Any = None) -> Any:
     """np.array(value, dtype): always new memory, in the order of the original."""
     if not isinstance(value, torch.Tensor):
-        return _unwrap(tnp.array(map_nested(_wrap, value), dtype=dtype))
+        made = _unwrap(tnp.array(map_nested(_wrap, value)))
+        return made if dtype is None else made.to(getattr(torch, str(np.dtype(dtype))))
     wanted = value.dtype if dtype is None else getattr(torch, str(np.dtype(dtype)))
     return value.to(wanted, copy=True, memory_format=torch.preserve_format)
 
@@ -156,7 +226,7 @@ def _method(name: str) -> Callable[..., Any]:
 
 
 METHODS: dict[str, Any] = {
-    name: make(f"method_{name}", _method(name), _method(name), capped=capped)
+    name: make(f"method_{name}", _method(name), _floating(_method(name), DOUBLE) if name in FLOATING else _method(name), capped=capped, opaque=capped and name not in EXACT and not name.startswith("conj"))
     for names, capped in (
         ("sum prod mean min max any all var std argmax argmin cumsum cumprod dot clip round conjugate conj", True),
         ("reshape ravel flatten transpose swapaxes squeeze copy repeat diagonal trace argsort", False),
@@ -174,7 +244,7 @@ METHODS["fill"] = make("method_fill", _method("fill"), _fill, raw=True, writes=T
 
 # -- operators ------------------------------------------------------------------------------------
 OPERATORS: dict[str, Any] = {
-    symbol: make(f"operator_{fn.__name__.rstrip('_')}", fn, fn, capped=True)
+    symbol: make(f"operator_{fn.__name__.rstrip('_')}", fn, _floating(fn, DOUBLE) if symbol == "/" else fn, capped=True, opaque=symbol in ("/", "//", "%", "**", "@"))
     for symbol, fn in {
         "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
         "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_, "^": operator.xor, "<<": operator.lshift,
@@ -187,14 +257,15 @@ UNARY: dict[str, Any] = {
 }
 
 
-def _inplace(fn: Callable[..., Any], a: Any, b: Any) -> Any:
-    a.copy_(_unwrap(fn(_wrap(a), _wrap(b))))
+def _inplace(fn: Any, a: Any, b: Any) -> Any:
+    """a op= b as a new result copied into a. fn: the operation that computes the result."""
+    a.copy_(fn(a, b) if is_traced([a, b]) else via_torch(fn, (a, b), {}))
     return a
 
 
 INPLACE: dict[str, Any] = {
     f"{symbol}=": make(
-        f"operator_i{fn.__name__.rstrip('_')}", getattr(operator, f"i{fn.__name__.rstrip('_')}"), functools.partial(_inplace, fn),
+        f"operator_i{fn.__name__.rstrip('_')}", getattr(operator, f"i{fn.__name__.rstrip('_')}"), functools.partial(_inplace, OPERATORS[symbol]),
         capped=True, raw=True, writes=True, returns_first=True,
     )
     for symbol, fn in {

@@ -13,6 +13,7 @@ import torch
 
 from .. import numpy_ops
 from ..variables.base import VariableTracker, const
+from ..variables.classes import UserDefinedClassVariable
 from ..variables.constant import ConstantVariable
 from ..variables.numpy_array import NumpyNdarrayVariable, as_array, call, refuse, to_tensor
 from ..variables.tensor import TensorVariable
@@ -61,6 +62,23 @@ def ascontiguousarray(tx: Tx, value: VariableTracker) -> VariableTracker:
     if not isinstance(value, NumpyNdarrayVariable) or value.scalar:
         raise refuse(f"np.ascontiguousarray() of a {value.describe()}")
     return call(tx, numpy_ops.contiguous, [value], {})
+
+
+def _constant(cls: Any) -> Any:
+    """A NumPy number or dtype made of constants."""
+
+    def handler(tx: Tx, *args: VariableTracker) -> VariableTracker | None:
+        values = [a.realize().value if isinstance(a.realize(), UserDefinedClassVariable) else const(a) for a in args]  # type: ignore[attr-defined]
+        if any(not isinstance(v, (bool, int, float, complex, str, np.generic, np.dtype)) and v not in SCALAR_TYPES for v in values):
+            return None
+        return tx.fold(cls, values, {})
+
+    return handler
+
+
+SCALAR_TYPES = (*(d.type for d in numpy_ops.DTYPES.values()), bool, int, float, complex)
+for _cls in {d.type for d in numpy_ops.DTYPES.values()} | {np.dtype}:
+    handles(_cls)(_constant(_cls))
 
 
 def _shared(tx: Tx, value: VariableTracker) -> NumpyNdarrayVariable | None:

@@ -248,8 +248,8 @@ def is_operand(vt: VariableTracker) -> bool:
 def picks_elements(key: VariableTracker) -> bool:
     """Does the subscript hold arrays or lists of positions, which may lie outside the array?"""
     key = key.realize()
-    parts = key.items if isinstance(key, TupleVariable) else [key]
-    return any(isinstance(p.realize(), (NumpyNdarrayVariable, ListVariable)) for p in parts)
+    parts = [p.realize() for p in (key.items if isinstance(key, TupleVariable) else [key])]
+    return any(isinstance(p, ListVariable) or (isinstance(p, NumpyNdarrayVariable) and p.dtype.kind != "b") for p in parts)
 
 
 # -- operations -------------------------------------------------------------------------------------
