@@ -358,7 +358,10 @@ class VariableBuilder:
                 storage.existing, storage.owner = True, made
             return made
         if callable(value) and not isinstance(value, type):
-            self.guard("ID_MATCH" if cls.__module__ == "numpy" and _weak(value) else "TYPE_MATCH", value if cls.__module__ == "numpy" and _weak(value) else cls)
+            if cls.__module__.split(".")[0] == "numpy":
+                self.guard("CALLBACK", lambda v: v is value, f"{self.source} is {getattr(value, '__name__', cls.__name__)}")      # ufuncs can't be held weakly
+            else:
+                self.guard("TYPE_MATCH", cls)
             wrapped = getattr(value, "__wrapped__", None)
             if cls is functools._lru_cache_wrapper and isinstance(wrapped, types.FunctionType):
                 from .variables.weak import CachedFunctionVariable

@@ -287,13 +287,11 @@ class Recorder:
             mode.fake_tensor_converter = kept
 
     def _fresh(self, entry: GraphInput) -> Any:
-        from .shapes import torch_source
+        from .shapes import make_fake, torch_source
 
         if not isinstance(entry.real, torch.Tensor):
             return entry.fake
-        return self.fake_mode.from_tensor(
-            entry.real, static_shapes=False, source=torch_source(entry.source), symbolic_context=self.shapes.contexts[entry.source]
-        )
+        return make_fake(self.fake_mode, entry.real, torch_source(entry.source), self.shapes.contexts[entry.source])
 
     # -- reads --------------------------------------------------------------------------------
     def has_operations(self) -> bool:

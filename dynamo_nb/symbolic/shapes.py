@@ -105,6 +105,13 @@ class _TorchSources:
         return cls.cls(source)
 
 
+def make_fake(fake_mode: Any, tensor: torch.Tensor, source: Any, context: Any) -> torch.Tensor:
+    """The fake of an input. A float64 without dimensions gets no symbol for its value: AOTAutograd refuses those it never meets."""
+    if tensor.dim() == 0 and tensor.dtype is torch.float64:
+        source = context = None
+    return fake_mode.from_tensor(tensor, static_shapes=context is None, source=source, symbolic_context=context)
+
+
 class Shapes:
     """The shape side of one trace. dynamic: True, False or None (automatic)."""
 
@@ -174,7 +181,7 @@ class Shapes:
         dims = self.dims(tensor, source)
         ours = torch_source(source)
         context = StatefulSymbolicContext(dynamic_sizes=dims, tensor_source=ours, shape_env_to_source_to_symbol_cache={})
-        fake = fake_mode.from_tensor(tensor, static_shapes=False, source=ours, symbolic_context=context)
+        fake = make_fake(fake_mode, tensor, ours, context)
         self.contexts[source] = context
         strict = getattr(tensor, "_dynamo_dynamic_indices", set())
         for i in strict:
