@@ -249,7 +249,7 @@ def _compile(frame: ConvertFrame, unit: Unit, record: CompileRecord) -> GuardedC
                 return None
             return _finish(frame, unit, record, trace, ended, reason)
         except RestartAnalysis as again:
-            break_at, reason = _earlier(again, break_at, reasons), again.reason
+            break_at, reason = _earlier(again, break_at, reasons), again.reason or reason
         except StepUnsupported as err:
             if not hasattr(err, "frames"):       # the code after the trace cannot be written with symbols
                 if static:

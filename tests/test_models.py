@@ -53,6 +53,18 @@ def bert() -> Any:
     return BertModel(BertConfig(vocab_size=100, **SMALL)), torch.randint(0, 100, (2, 7))
 
 
+def gpt2() -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    return GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=100)), torch.randint(0, 100, (2, 7))
+
+
+def llama() -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    return LlamaForCausalLM(LlamaConfig(vocab_size=100, **SMALL)), torch.randint(0, 100, (2, 7))
+
+
 def vit() -> Any:
     from transformers import ViTConfig, ViTModel
 
@@ -75,7 +87,7 @@ def step(model: nn.Module, call: Any, x: torch.Tensor) -> tuple[torch.Tensor, li
     return loss.detach(), [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
 
-@pytest.mark.parametrize("make", [mlp, cnn, transformer, bert, vit], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("make", [mlp, cnn, transformer, bert, gpt2, llama, vit], ids=lambda f: f.__name__)
 def test_whole_and_equal(make: Any) -> None:
     torch.manual_seed(0)
     model, x = make()

@@ -48,7 +48,7 @@ class SideEffects:
 
     # -- writes -------------------------------------------------------------------------------
     def _note(self, kind: str, key: Any) -> None:
-        self.recorder.version += 1
+        self.recorder.changed()
         self.log.append((kind, key))
 
     def store_attr(self, obj: VariableTracker, name: str, value: VariableTracker | None) -> None:

@@ -18,6 +18,7 @@ from ..core.source import Assumption, LocalCellSource, LocalSource
 from ..cpython.analysis import exception_entry_at
 from ..cpython.arguments import argument_names
 from ..native import tensors_overlap
+from .inline import close_generator
 from .interpreter import BreakAt, InstructionTranslator
 from .recorder import Recorder
 from .shapes import Shapes
@@ -76,7 +77,7 @@ class Trace:
         except BreakAt as at:
             cut = self.clean_prefix(at.frames)
             if len(cut) != len(at.frames):
-                raise RestartAnalysis(cut[-1].start_step, self.reason or RaisedException("a break inside a call that cannot be cut"), None) from None
+                raise RestartAnalysis(cut[-1].start_step, self.reason, None) from None
             self.frames = at.frames
             self._no_open_cleanup()
             return "break"
@@ -96,11 +97,22 @@ class Trace:
         return "return"
 
     def _no_open_cleanup(self) -> None:
-        """A generator left suspended inside try or with runs its cleanup when it is dropped; only eager knows when."""
+        """A generator left suspended inside try or with runs its cleanup when it is dropped; only eager knows when.
+
+        So its cleanup must do nothing that can be seen: that is tried by closing it now.
+        """
         for made in self.recorder.generators:
             frame = made.frame
-            if made.started and not made.finished and exception_entry_at(frame.exceptions, frame.current) is not None:
+            if made.started and not made.finished and exception_entry_at(frame.exceptions, frame.current) is not None and not self._closes_silently(made):
                 raise RestartAnalysis(made.step, CannotReconstruct(f"the generator {made.name}, left suspended inside try or with"), None)
+
+    def _closes_silently(self, made: Any) -> bool:
+        before = self.recorder.effects, len(self.recorder.graph.nodes)
+        try:
+            close_generator(self.frame, made)
+        except (ObservedException, StepUnsupported, BreakAt, SkipFrame):
+            return False
+        return before == (self.recorder.effects, len(self.recorder.graph.nodes))
 
     def clean_prefix(self, frames: list[Any]) -> list[Any]:
         """The frames from the outside in up to the last one that can be cut."""

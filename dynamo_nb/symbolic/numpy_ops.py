@@ -137,11 +137,14 @@ def make(name: str, numpy_fn: Callable[..., Any], torch_fn: Callable[..., Any], 
     a backend gets it whole, since torch would round otherwise; its result must be new memory.
     """
 
+    computes = capped and not raw and name.removeprefix("method_") not in ("real", "imag", "conj", "conjugate")
+
     def op(*args: Any, **kwargs: Any) -> Any:
         operands = [*leaves(args), *leaves(kwargs)]
         if not is_traced(operands):
             return via_numpy(op, args, kwargs)
-        whole = opaque and any(isinstance(v, torch.Tensor) for v in operands)
+        tensors = [v for v in operands if isinstance(v, torch.Tensor)]
+        whole = bool(tensors) and (opaque or (computes and any(t.is_complex() for t in tensors)))      # of complex numbers the signs of zeros differ
         return via_operator(op, args, kwargs) if whole else via_torch(op, args, kwargs)
 
     op.__name__ = op.__qualname__ = f"np_{name}"

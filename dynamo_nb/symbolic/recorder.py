@@ -92,6 +92,7 @@ class Recorder:
         self.attributes: dict[str, Any] = {}
         self.step = 0
         self.version = 0
+        self.effects = 0
         self.instructions = 0
         self.mutated_inputs: set[int] = set()
         self.storage_owner: dict[int, int] = {}
@@ -118,6 +119,11 @@ class Recorder:
         import builtins
 
         return getattr(builtins, getattr(value, "__name__", ""), None) is not value
+
+    def changed(self) -> None:
+        """The program changed something: an instruction that did cannot be broken in place."""
+        self.version += 1
+        self.effects += 1
 
     # -- inputs -------------------------------------------------------------------------------
     def add_input(self, name: str, source: Source, real: Any, fake: Any, load: str = "source") -> GraphInput:

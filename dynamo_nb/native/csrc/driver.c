@@ -18,12 +18,13 @@ typedef struct {
 static PyTypeObject TailCall_Type;
 
 /* ---- picking an entry ---- */
-static DnbPick lookup(const DnbUnit *u, CodeState *state, CacheEntry **out)
+static DnbPick lookup(DnbThread *t, const DnbUnit *u, CodeState *state, CacheEntry **out)
 {
     PyObject *snapshot = state->entries;
     if (!snapshot) return PICK_PLAIN;
     Py_INCREF(snapshot); /* guards can run Python, which can recompile or reset */
     DnbPick pick = PICK_PLAIN;
+    t->off++; /* Python called by a guard is not the user's program */
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(snapshot); i++) {
         CacheEntry *entry = (CacheEntry *)PyTuple_GET_ITEM(snapshot, i);
         if (entry->region_id != u->region->id) continue;
@@ -39,6 +40,7 @@ static DnbPick lookup(const DnbUnit *u, CodeState *state, CacheEntry **out)
         pick = PICK_ENTRY;
         break;
     }
+    t->off--;
     Py_DECREF(snapshot);
     return pick;
 }
@@ -87,7 +89,7 @@ static DnbPick miss(DnbThread *t, const DnbUnit *u, CacheEntry **out)
     if (lock == LOCK_REFUSED) return PICK_PLAIN;
     DnbPick pick = PICK_PLAIN;
     CodeState *state = lock == LOCK_WAITED ? dnb_state_get(u->code) : NULL;
-    if (state) pick = lookup(u, state, out);
+    if (state) pick = lookup(t, u, state, out);
     if (pick == PICK_PLAIN) pick = convert_locked(t, u, out);
     dnb_lock_release();
     return pick;
@@ -100,7 +102,7 @@ DnbPick dnb_pick(DnbThread *t, const DnbUnit *u, CacheEntry **out)
     if (state->action == ACTION_SKIP) return PICK_PLAIN;
     if (state->action == ACTION_SKIP_RECURSIVE) return PICK_OFF;
     Py_INCREF(u->code);
-    DnbPick pick = lookup(u, state, out);
+    DnbPick pick = lookup(t, u, state, out);
     if (pick == PICK_PLAIN) {
         state = dnb_state_get(u->code);
         if (!state || state->action == ACTION_DEFAULT) pick = miss(t, u, out);

@@ -10,9 +10,12 @@ static PyObject *may_wait; /* callable without arguments, or NULL: may this thre
 static bool waiting_allowed(void)
 {
     if (!may_wait) return true;
+    DnbThread *t = dnb_thread();
+    t->off++; /* its own frames must not miss: they would ask again */
     PyObject *answer = PyObject_CallNoArgs(may_wait);
     int allowed = answer ? PyObject_IsTrue(answer) : -1;
     Py_XDECREF(answer);
+    t->off--;
     if (allowed < 0) PyErr_Clear();
     return allowed > 0;
 }

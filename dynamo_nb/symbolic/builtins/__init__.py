@@ -42,7 +42,17 @@ def handler_of(fn: Any) -> Handler | None:
     return HANDLERS.get(id(fn))
 
 
-from . import attributes, autograd, containers, iteration, itertools_, numbers, strings, torch_state, types_  # noqa: E402
-from . import numpy_  # noqa: E402, I001 - after torch_state: it extends torch.tensor's handler
+from . import (  # noqa: E402
+    attributes,
+    autograd,
+    containers,
+    iteration,
+    itertools_,
+    numbers,
+    numpy_,  # noqa: E402, I001 - after torch_state: it extends torch.tensor's handler
+    strings,
+    torch_state,
+    types_,
+)
 
 __all__ = ["attributes", "autograd", "containers", "handler_of", "handles", "iteration", "itertools_", "numbers", "numpy_", "strings", "torch_state", "types_"]

@@ -70,7 +70,7 @@ class ExceptionVariable(VariableTracker):
         self.check(tx)
         if value is None or name not in EXCEPTION_FIELDS or name == "__traceback__":
             return False
-        tx.recorder.version += 1
+        tx.recorder.changed()
         if name == "args":
             self.args = value.realize().items  # type: ignore[attr-defined]
         else:

@@ -38,7 +38,7 @@ class CellVariable(VariableTracker):
         if self.existing:
             tx.recorder.side_effects.store_cell(self, value)
         else:
-            tx.recorder.version += 1
+            tx.recorder.changed()
             self.initial = value
 
     def native_getattr(self, tx: Tx, name: str) -> VariableTracker | None:

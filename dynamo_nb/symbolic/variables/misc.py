@@ -172,6 +172,34 @@ class OpaqueVariable(VariableTracker):
     def call_function(self, tx: Tx, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         raise StepUnsupported(self.reason or UnsupportedOperation(f"calling {self.describe()}"))
 
+    def _refuse(self, *methods: str) -> None:
+        """Break where the type has a special method of its own: what it answers is not known here."""
+        cls = type(self.value)
+        if any(getattr(cls, m, None) is not getattr(object, m, None) for m in methods):
+            raise StepUnsupported(self.reason or UnsupportedOperation(f"{methods[0]} of {self.describe()}"))
+
+    def binary(self, tx: Tx, op: str, other: VariableTracker, reflected: bool) -> VariableTracker | None:
+        from ..protocol import BINARY
+
+        self._refuse(*BINARY[op][1:])
+        return None
+
+    def compare(self, tx: Tx, op: str, other: VariableTracker) -> VariableTracker | None:
+        from ..protocol import COMPARE
+
+        self._refuse(COMPARE[op][1])
+        return None
+
+    def unary(self, tx: Tx, op: str) -> VariableTracker | None:
+        from ..protocol import UNARY
+
+        self._refuse(UNARY[op][1])
+        return None
+
+    def native_bool(self, tx: Tx) -> bool | None:
+        self._refuse("__bool__")
+        return None
+
     @property
     def hashable_value(self) -> Any:
         return NOTHING if type(self.value).__hash__ is None else self.value

@@ -430,7 +430,7 @@ def input_tensor(builder: VariableBuilder, value: Any) -> TensorVariable:
     """The placeholder over the array's memory, guarded like a tensor."""
     from .. import tensor_inputs
 
-    tx, recorder = builder.tx, builder.tx.recorder
+    recorder = builder.tx.recorder
     assert builder.source is not None
     source = NumpyTensorSource(builder.source)
     real = torch.as_tensor(value)
