@@ -123,7 +123,8 @@ def test_operators(name, left, right, shape, backend):
     check(OPERATORS[name], lambda: (make(shape, left, 1), second()), backend=backend)
 
 
-KEYS = [0, -1, 5, slice(None), slice(1, None), slice(None, None, 2), slice(None, None, -1), Ellipsis, None, (0, 0), (slice(None), 0), (Ellipsis, 0), [0, 1], (), (None, 0)]
+KEYS = [0, -1, 5, slice(None), slice(1, None), slice(None, None, 2), slice(None, None, -1), Ellipsis, None,
+        (0, 0), (slice(None), 0), (Ellipsis, 0), [0, 1], (), (None, 0)]
 
 
 @FEW
