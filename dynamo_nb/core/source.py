@@ -70,6 +70,14 @@ class GlobalSource(Source):
 
 
 @dataclasses.dataclass(frozen=True)
+class GlobalsSource(Source):
+    """The namespace itself in which the frame's function looks up globals."""
+
+    def _expression(self) -> str:
+        return "G"
+
+
+@dataclasses.dataclass(frozen=True)
 class BuiltinSource(Source):
     """A name found in the frame's builtins because the globals lack it."""
 

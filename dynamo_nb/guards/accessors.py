@@ -207,6 +207,7 @@ def numpy_to_tensor(value: Any) -> torch.Tensor:
 _register(s.LocalSource, _local_native, _local_read)
 _register(s.LocalCellSource, _local_native, _local_read)
 _register(s.GlobalSource, lambda x, n: ("global", x.global_name, f"GlobalGuardAccessor({x.global_name!r})"), _global_read)
+_register(s.GlobalsSource, lambda x, n: ("globals", None, "GlobalsGuardAccessor"), lambda x, base, scope: scope.globals)
 _register(s.BuiltinSource, lambda x, n: ("builtin", x.builtin_name, f"BuiltinGuardAccessor({x.builtin_name!r})"), _builtin_read)
 _register(
     s.ModuleSource,

@@ -146,7 +146,7 @@ class Trace:
 
     # -- assumptions --------------------------------------------------------------------------------
     def assumptions(self) -> list[Assumption]:
-        out = [Assumption(None, "GLOBAL_STATE", ()), *self.recorder.guards]
+        out = [Assumption(None, "GLOBAL_STATE", ()), *self.recorder.guards, *self.recorder.presence()]
         for text, symbols in self.recorder.shapes.guard_expressions():
             out.append(Assumption(None, "SHAPE_ENV", (text, symbols)))
         return [*out, *self._mutated_distinct(), *self._overlaps()]

@@ -126,6 +126,9 @@ def generic_getattr(tx: Tx, obj: VariableTracker, name: str) -> VariableTracker:
     found = instance_getattr(tx, obj, name)
     if found is not None:
         return found
+    written = tx.recorder.side_effects.class_write(cls, name)
+    if written is not None:
+        return written
     if attr is not MISSING:
         return descriptor_get(tx, attr, name, obj, cls)
     if name == "__class__":
@@ -206,7 +209,7 @@ def _generic_descriptor(tx: Tx, attr: Any, name: str, obj: VariableTracker | Non
     """A descriptor whose type is none of Python's own, or a plain value."""
     getter = type_lookup(type(attr), "__get__")
     if getter is MISSING:
-        if obj is not None and obj.existing and obj.source is not None:
+        if obj is not None and obj.existing and obj.source is not None and not tx.recorder.side_effects.load_attr(obj, name)[0]:
             return tx.lazy(attr, AttrSource(obj.source, name))
         return tx.wrap(attr, source)
     from .variables.functions import UserFunctionVariable, UserMethodVariable

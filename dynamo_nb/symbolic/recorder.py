@@ -22,7 +22,7 @@ from ..core.source import Assumption, Source
 from . import op_facts
 from .effects import SideEffects
 from .global_state import GlobalState
-from .variables.base import VariableTracker
+from .variables.base import LazyVariableTracker, VariableTracker
 
 if TYPE_CHECKING:
     from .interpreter import InstructionTranslatorBase as Tx
@@ -101,6 +101,7 @@ class Recorder:
         self.traced_lines: dict[str, set[int]] = {}
         self.state = GlobalState()
         self.generators: list[Any] = []
+        self.unlooked: list[tuple[LazyVariableTracker, Assumption]] = []
         self.last_frame: Any = None
         self.next_graph: Callable[[], int] = lambda: 0
         self.root_globals: dict[str, Any] | None = None
@@ -114,11 +115,13 @@ class Recorder:
         file, line = tx.user_position() if tx is not None else ("", 0)
         self.guards.add(Assumption(source, kind, payload, file, line))
 
-    def builtins_guarded(self, value: Any) -> bool:
-        """Builtins looked up by the frame itself are guarded unless they are what Python started with."""
-        import builtins
+    def needs_presence(self, tx: Tx, read: VariableTracker, holder: Source | None, kind: str, *payload: Any) -> None:
+        """That `read` was found is an assumption of its own as long as nobody looks at it."""
+        if holder is not None and isinstance(read, LazyVariableTracker) and not read.is_realized:
+            self.unlooked.append((read, Assumption(holder, kind, payload, *tx.user_position())))
 
-        return getattr(builtins, getattr(value, "__name__", ""), None) is not value
+    def presence(self) -> list[Assumption]:
+        return [assumption for read, assumption in self.unlooked if not read.is_realized]
 
     def changed(self) -> None:
         """The program changed something: an instruction that did cannot be broken in place."""

@@ -12,12 +12,12 @@
 namespace dnb {
 
 enum class Fetch {
-    Local, Free, FreeCell, Global, Builtin, Module, Attr, InstanceDict, Type, TypeDict, Mro, Item, DictItem, DictKey, DictValue,
+    Local, Free, FreeCell, Global, Globals, Builtin, Module, Attr, InstanceDict, Type, TypeDict, Mro, Item, DictItem, DictKey, DictValue,
     Cell, Weakref, TensorProp, Call, Root
 };
 
 static const struct { const char *name; Fetch fetch; } fetch_names[] = {
-    {"local", Fetch::Local}, {"free", Fetch::Free}, {"free_cell", Fetch::FreeCell}, {"global", Fetch::Global},
+    {"local", Fetch::Local}, {"free", Fetch::Free}, {"free_cell", Fetch::FreeCell}, {"global", Fetch::Global}, {"globals", Fetch::Globals},
     {"builtin", Fetch::Builtin}, {"module", Fetch::Module}, {"attr", Fetch::Attr}, {"instance_dict", Fetch::InstanceDict},
     {"type", Fetch::Type}, {"type_dict", Fetch::TypeDict}, {"mro", Fetch::Mro}, {"item", Fetch::Item},
     {"dict_item", Fetch::DictItem}, {"dict_key", Fetch::DictKey}, {"dict_value", Fetch::DictValue}, {"cell", Fetch::Cell},
@@ -146,6 +146,7 @@ static PyObject *fetch_value(Node *node, PyObject *base, Check &c)
     switch (node->fetch) {
     case Fetch::Local: case Fetch::Free: case Fetch::FreeCell: return fetch_local(node, c);
     case Fetch::Global: return c.globals ? fetch_dict_item(node, c.globals) : nullptr;
+    case Fetch::Globals: return c.globals ? found(c.globals) : nullptr;
     case Fetch::Builtin: return fetch_builtin(node, c);
     case Fetch::Module: return found(PyDict_GetItemWithError(PyImport_GetModuleDict(), node->key));
     case Fetch::Attr: return PyObject_GetAttr(base, node->key);

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch.fx
 
+from ...core import trace_rules
 from ...core.exc import StepUnsupported
 from ...core.reasons import UnsupportedInstruction, UnsupportedOperation
-from ...core.source import BuiltinSource, DictGetItemSource, GlobalSource, ModuleSource
+from ...core.source import AttrSource, BuiltinSource, DictGetItemSource, GlobalSource, GlobalsSource, ModuleSource
 from .. import protocol
 from ..variables.base import VariableTracker, const
 from ..variables.misc import NullVariable, PythonModuleVariable
@@ -64,6 +65,8 @@ class NameHandlers:
         value = self.cells[name].load(self)
         if value is None:
             if name in self.code.co_freevars:
+                if self.cells[name].existing and self.cells[name] not in self.recorder.side_effects.cells:
+                    raise StepUnsupported(UnsupportedOperation(f"reading the free variable {name}, which has no value yet"))
                 raise self.raise_(NameError, f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope")  # type: ignore[attr-defined]
             raise self.raise_(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")  # type: ignore[attr-defined]
         self.stack.append(value)
@@ -84,16 +87,21 @@ class NameHandlers:
     def _global(self, name: str) -> VariableTracker:
         written, value = self.recorder.side_effects.load_global(id(self.globals), name)
         if written:
-            if value is None:
-                return self._builtin(name)
-            return value
+            return self._builtin(name, hidden=True) if value is None else value
         found = self.globals.get(name, MISSING)
         if found is MISSING:
             return self._builtin(name)
-        return self.lazy(found, self._global_source(name, found))  # type: ignore[attr-defined]
+        source = self._global_source(name, found)
+        read = self.lazy(found, source)  # type: ignore[attr-defined]
+        if source is not None and not isinstance(source, AttrSource):
+            self.recorder.needs_presence(self, read, self._namespace(), "DICT_CONTAINS", name, True)
+        return read
+
+    def _at_root(self) -> bool:
+        return self.depth == 0 or self.is_root_globals or self.globals is self.recorder.root_globals  # type: ignore[attr-defined]
 
     def _global_source(self, name: str, value: Any) -> Any:
-        if self.depth == 0 or self.is_root_globals or self.globals is self.recorder.root_globals:  # type: ignore[attr-defined]
+        if self._at_root():
             return GlobalSource(name)
         if self.trusted_global(self.globals, value):  # type: ignore[attr-defined]
             return None
@@ -101,16 +109,26 @@ class NameHandlers:
             return DictGetItemSource(self.globals_source, name)
         module = sys.modules.get(self.globals.get("__name__") or "")
         if module is not None and module.__dict__ is self.globals:
-            from ...core.source import AttrSource
-
             return AttrSource(ModuleSource(module.__name__), name)
         return None
 
-    def _builtin(self, name: str) -> VariableTracker:
+    def _namespace(self) -> Any:
+        """The source of this frame's globals; None where they are trusted or cannot be reached."""
+        if self._at_root():
+            return GlobalsSource()
+        return None if trace_rules.is_trusted_module(self.globals.get("__name__")) else self.globals_source
+
+    def _builtin(self, name: str, hidden: bool = False) -> VariableTracker:
+        """hidden: the trace deleted the global of this name, so that there is nothing to guard in the globals."""
         found = self.builtins.get(name, MISSING)
+        if found is not MISSING and self._at_root() and not hidden:
+            return self.lazy(found, BuiltinSource(name))  # type: ignore[attr-defined]
+        space = self._namespace()
+        if space is not None and not hidden:
+            self.recorder.assume(self, space, "DICT_CONTAINS", name, False)
         if found is MISSING:
             raise self.raise_(NameError, f"name '{name}' is not defined", name=name)  # type: ignore[attr-defined]
-        return self.wrap(found) if self.depth or not self.recorder.builtins_guarded(found) else self.lazy(found, BuiltinSource(name))  # type: ignore[attr-defined]
+        return self.wrap(found)  # type: ignore[attr-defined]
 
     def LOAD_GLOBAL(self, inst: Instruction) -> None:
         value = self._global(inst.argval)

@@ -82,10 +82,16 @@ class UserDefinedClassVariable(VariableTracker):
         return tx.wrap(value)
 
     def instance_setattr(self, tx: Tx, name: str, value: VariableTracker | None) -> None:
+        from ..protocol import type_lookup
+
         if not is_python_class(self.value):
             raise self.unsupported(f"assignment to an attribute of {self.value.__name__}")
         if name.startswith("__") and name.endswith("__"):
             raise self.unsupported(f"assignment to {self.value.__name__}.{name}")
+        if value is None:
+            raise self.unsupported(f"deleting an attribute of {self.value.__name__}")
+        if hasattr(value.python_type(), "__get__") or hasattr(type(type_lookup(self.value, name)), "__get__"):
+            raise self.unsupported(f"assignment of or over a descriptor on {self.value.__name__}")
         tx.recorder.side_effects.store_attr(self, name, value)
 
     # -- behaviour ------------------------------------------------------------------------------

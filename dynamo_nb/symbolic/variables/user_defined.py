@@ -50,7 +50,10 @@ class UserDefinedObjectVariable(VariableTracker):
 
         table = getattr(self.value, "__dict__", None)
         if isinstance(table, dict) and name in table:
-            return tx.lazy(table[name], AttrSource(self.source, name) if self.source else None)
+            found = tx.lazy(table[name], AttrSource(self.source, name) if self.source else None)
+            if self.source is not None:
+                tx.recorder.needs_presence(tx, found, InstanceDictSource(self.source), "DICT_CONTAINS", name, True)
+            return found
         slot = type_lookup(self.cls, name)
         if isinstance(slot, types.MemberDescriptorType):
             try:
@@ -59,7 +62,9 @@ class UserDefinedObjectVariable(VariableTracker):
                 if self.source is not None:
                     tx.recorder.assume(tx, self.source, "NO_HASATTR", name)
                 return None
-            return tx.lazy(found, AttrSource(self.source, name) if self.source else None)
+            read = tx.lazy(found, AttrSource(self.source, name) if self.source else None)
+            tx.recorder.needs_presence(tx, read, self.source, "HASATTR", name)
+            return read
         if isinstance(table, dict) and self.source is not None and self.guards_absence(name):
             tx.recorder.assume(tx, InstanceDictSource(self.source), "DICT_CONTAINS", name, False)
         return None
