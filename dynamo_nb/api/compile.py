@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 
 from .. import native
-from ..backends.registry import lookup_backend
+from ..backends.registry import list_backends, lookup_backend
 from ..convert import ConvertFrame
 from ..core.options import CompileOptions
 from .modules import compile_module
@@ -40,12 +41,20 @@ def region_for(options: CompileOptions) -> Any:
     return region
 
 
-def _reduce(options: CompileOptions, fn: Any) -> Any:
-    return _rebuild, (fn, options.name, options.fullgraph, options.dynamic, options.mode, options.backend_options)
+def _reduce(options: CompileOptions, compiled: Any) -> Any:
+    """By name where the compiled function is what its name stands for (a decorated one), else the function and its options."""
+    fn = compiled.__wrapped__
+    found: Any = sys.modules.get(fn.__module__)
+    for part in fn.__qualname__.split("."):
+        found = getattr(found, part, None)
+    if found is compiled:
+        return fn.__qualname__
+    backend = options.name if options.name in list_backends(exclude_tags=()) else options.backend
+    return _rebuild, (fn, backend, options.fullgraph, options.dynamic, options.mode, options.backend_options)
 
 
-def _rebuild(fn: Any, name: str, fullgraph: bool, dynamic: bool | None, mode: str | None, options: Any) -> Any:
-    return compile(fn, backend=name, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=dict(options) or None)
+def _rebuild(fn: Any, backend: Any, fullgraph: bool, dynamic: bool | None, mode: str | None, options: Any) -> Any:
+    return compile(fn, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode, options=dict(options) or None)
 
 
 def make_options(backend: Any, mode: str | None, options: dict[str, Any] | None, fullgraph: bool, dynamic: bool | None) -> CompileOptions:

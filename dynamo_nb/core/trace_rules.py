@@ -120,7 +120,7 @@ PURE: frozenset[str] = frozenset(
     inspect.isfunction inspect.isclass inspect.ismethod sys.intern sys.getsizeof copy.copy copy.deepcopy""".split()
 )
 # Frames of these modules run with everything beneath them left to Python: what they call runs again later.
-OPAQUE_MODULES = frozenset({"torch.utils.checkpoint"})
+OPAQUE_MODULES = frozenset({"torch.utils.checkpoint", "torch._dynamo.eval_frame"})
 NOT_PURE = frozenset({"builtins.hash"})
 # Third-party code whose module-level functions, classes and modules are taken as given, without guards.
 TRUSTED_ROOTS = frozenset({"torch", "dynamo_nb", "numpy"})

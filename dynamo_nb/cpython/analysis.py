@@ -26,6 +26,9 @@ from dynamo_nb.cpython.facts import (  # noqa: F401  (the opcode facts are part 
 )
 from dynamo_nb.cpython.instruction import BytecodeError, ExceptionEntry, Instruction
 
+# Names through which a function may see its own frame's locals.
+FRAME_READERS = frozenset({"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "breakpoint", "set_trace"})
+
 
 def positions_in(instructions: Sequence[Instruction]) -> dict[Instruction, int]:
     """Index of every instruction in this list."""
@@ -134,13 +137,16 @@ def live_locals_all(instructions: Sequence[Instruction], exceptions: Sequence[Ex
     """For each instruction the fast locals that may be read before they are written, from it on.
 
     Deleting counts as reading (it fails on an unbound local). Names made into cells (MAKE_CELL) are
-    always included: another function may read the cell at any time.
+    always included: another function may read the cell at any time. A function that may look at its own
+    frame (`locals()`, `eval()`…) keeps all its locals.
     """
     flow = _Flow(instructions, exceptions)
     bits: dict[str, int] = {}
     masks, names = _live_masks(flow, bits), {}
     order = list(bits)
     cells = frozenset(i.argval for i in instructions if i.opcode == facts.MAKE_CELL)
+    if any(i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD") and i.argval in FRAME_READERS for i in instructions):
+        return [cells.union(order)] * len(masks)
     for mask in set(masks):
         names[mask] = cells.union(name for position, name in enumerate(order) if mask >> position & 1)
     return [names[mask] for mask in masks]

@@ -32,6 +32,7 @@ from ..symbolic.variables import (
 )
 from ..symbolic.variables.base import VariableTracker
 from ..symbolic.variables.constant import ConstantVariable
+from ..symbolic.variables.hashing import effectful
 from .codegen import PyCodegen, builds, cannot_rebuild
 
 V = list[VariableTracker]
@@ -128,6 +129,8 @@ def _deque(cg: PyCodegen, vt: Any) -> None:
 
 # -- dicts and sets -----------------------------------------------------------------------------------
 def _pairs(vt: Any) -> V:
+    if effectful(vt.items):
+        raise cannot_rebuild(vt)
     return [part for pair in vt.items.values() for part in pair]
 
 
@@ -192,6 +195,8 @@ def _proxy(cg: PyCodegen, vt: Any) -> None:
 
 def _set_members(vt: Any) -> V:
     """In an order of insertion that gives the order of iteration eager has."""
+    if effectful(vt.items):
+        raise cannot_rebuild(vt)
     if list(set(vt.items)) == list(vt.mirror):
         return list(vt.items.values())
     return [vt.items[k] for k in vt.mirror]
@@ -509,7 +514,8 @@ def _push_class(cg: PyCodegen, vt: Any) -> None:
 
 
 def _exception_children(vt: Any) -> V:
-    if vt.fuzzy:
+    """What was raised in an inlined frame is raised again by the original code: its traceback has frames only that makes."""
+    if vt.fuzzy or vt.raised_inside:
         raise cannot_rebuild(vt)
     return list(vt.args)
 

@@ -166,6 +166,7 @@ class TranslatorServices:
         made.raised_at = self.recorder.step  # type: ignore[attr-defined]
         made.raised_path = self.break_path()  # type: ignore[attr-defined]
         made.raised_line = self.user_position()[1]  # type: ignore[attr-defined]
+        made.raised_inside = self.depth > 0  # type: ignore[attr-defined]
         self.chain_context(made)
         return ObservedException(made)
 

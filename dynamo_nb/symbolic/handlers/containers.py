@@ -88,7 +88,7 @@ class ContainerHandlers:
         assert len(target.items) == count + len(fresh.items)
 
     def LIST_TO_TUPLE(self, inst: Instruction) -> None:
-        self.stack.append(TupleVariable(list(self.stack.pop().items)))
+        self.stack.append(TupleVariable(list(self.stack.pop().realize().items)))
 
     def UNPACK_SEQUENCE(self, inst: Instruction) -> None:
         items = protocol.unpack_exactly(self, self._unpackable(self.stack.pop()), inst.arg)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .base import VariableTracker, const
 from .constant import NONE, TRUE, ConstantVariable
-from .hashing import hash_key
+from .hashing import hash_key, one_lookup
 from .list_methods import _invoke, _register, dunder
 from .mappings import ConstDictVariable, DictViewVariable, as_dict
 from .sequences import TupleVariable
@@ -42,8 +42,8 @@ def update(tx: Tx, me: ConstDictVariable, *args: VariableTracker, **kwargs: Vari
         other = args[0].realize()
         theirs = as_dict(other)
         if theirs is not None and not protocol.is_python_override(other.python_type(), "__iter__"):
-            for key, value in list(theirs.items.values()):
-                me.store(tx, key, value)
+            for hashed, (key, value) in list(theirs.items.items()):
+                me.store_hashed(tx, hashed, key, value)
         elif protocol.type_lookup(other.python_type(), "keys") is not protocol.MISSING:
             for key in protocol.unpack(tx, protocol.getattr_(tx, other, "keys").call_function(tx, [], {})):
                 me.store(tx, key, protocol.getitem(tx, other, key))
@@ -63,22 +63,24 @@ def get(tx: Tx, me: ConstDictVariable, key: VariableTracker, default: VariableTr
 
 @_register(DICT)
 def setdefault(tx: Tx, me: ConstDictVariable, key: VariableTracker, default: VariableTracker = NONE) -> VariableTracker:
-    found = me.lookup(tx, key)
-    if found is None:
-        me.store(tx, key, default)
-        return default
-    return found
+    hashed = hash_key(tx, key)
+    with one_lookup(hashed):
+        found = me.items.get(hashed)
+        if found is None:
+            me.before_change(tx, hashed)
+            me.items[hashed] = (key, default)
+            return default
+    return found[1]
 
 
 @_register(DICT)
 def pop(tx: Tx, me: ConstDictVariable, key: VariableTracker, default: VariableTracker | None = None) -> VariableTracker:
-    hashed = hash_key(tx, key)
-    if hashed not in me.items:
-        if default is None:
-            raise tx.raise_from(KeyError, [key])
-        return default
-    tx.recorder.side_effects.mutate(me)
-    return me.items.pop(hashed)[1]
+    found = me.take(tx, hash_key(tx, key))
+    if found is not None:
+        return found
+    if default is None:
+        raise tx.raise_from(KeyError, [key])
+    return default
 
 
 @_register(DICT)

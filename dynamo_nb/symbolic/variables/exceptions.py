@@ -35,6 +35,7 @@ class ExceptionVariable(VariableTracker):
         self.fuzzy = False
         self.raised_at = 0
         self.raised_line = 0
+        self.raised_inside = False      # in an inlined frame
         self.raised_path: Any = None
         self.value: BaseException | None = None
 

@@ -7,7 +7,8 @@ are keyed through the traced `__hash__` and `__eq__`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import contextlib
+from collections.abc import Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .base import NOTHING, VariableTracker, const
@@ -33,14 +34,16 @@ class IdentityKey:
 
 
 class TracedKey:
-    """An object whose class defines __hash__ in Python."""
+    """An object whose class defines __hash__ in Python. effectful: its __hash__ or __eq__ has side effects."""
 
-    __slots__ = ("hash", "tx", "vt")
+    __slots__ = ("effectful", "hash", "known", "tx", "vt")
 
-    def __init__(self, tx: Tx, vt: VariableTracker, value: int) -> None:
+    def __init__(self, tx: Tx, vt: VariableTracker, value: int, effectful: bool) -> None:
         self.tx = tx
         self.vt = vt
         self.hash = value
+        self.effectful = effectful
+        self.known: dict[int, bool] | None = None      # what a lookup under way has compared already
 
     def __hash__(self) -> int:
         return self.hash
@@ -48,9 +51,51 @@ class TracedKey:
     def __eq__(self, other: object) -> bool:
         from ..protocol import compare, truth
 
-        if isinstance(other, (TracedKey, IdentityKey)):
-            return other.vt is self.vt or truth(self.tx, compare(self.tx, "==", self.vt, other.vt))
-        return truth(self.tx, compare(self.tx, "==", self.vt, ConstantVariable(other)))
+        theirs = other.vt if isinstance(other, (TracedKey, IdentityKey)) else ConstantVariable(other)
+        if theirs is self.vt:
+            return True
+        known = other.known if isinstance(other, TracedKey) else None
+        if known is not None and id(self) in known:
+            return known[id(self)]
+        before = marks(self.tx)
+        same = truth(self.tx, compare(self.tx, "==", self.vt, theirs))
+        if before != marks(self.tx):
+            self.effectful = True
+            if isinstance(other, TracedKey):
+                other.effectful = True
+        if known is not None:
+            known[id(self)] = same
+        return same
+
+
+def marks(tx: Tx) -> tuple[int, int]:
+    return tx.recorder.effects, len(tx.recorder.graph.nodes)
+
+
+def _traced_keys(key: Hashable) -> Iterator[TracedKey]:
+    if isinstance(key, TracedKey):
+        yield key
+    elif isinstance(key, tuple):
+        for part in key:
+            yield from _traced_keys(part)
+
+
+def effectful(keys: Iterable[Hashable]) -> bool:
+    """Would rebuilding a dict or set with these keys repeat side effects?"""
+    return any(traced.effectful for key in keys for traced in _traced_keys(key))
+
+
+@contextlib.contextmanager
+def one_lookup(key: Hashable) -> Iterator[None]:
+    """The tracer's tables are asked more than once where Python asks once: each comparison is traced only once."""
+    traced = list(_traced_keys(key))
+    for part in traced:
+        part.known = {}
+    try:
+        yield
+    finally:
+        for part in traced:
+            part.known = None
 
 
 def hash_key(tx: Tx, vt: VariableTracker) -> Hashable:
@@ -80,10 +125,11 @@ def hash_key(tx: Tx, vt: VariableTracker) -> Hashable:
     if type_lookup(cls, "__hash__") is None:
         raise tx.raise_(TypeError, f"unhashable type: {cls.__name__!r}")
     if is_python_override(cls, "__hash__"):
+        before = marks(tx)
         result = special(tx, vt, "__hash__", [])
         number = const(result) if result is not None else NOTHING
         if isinstance(number, int):
-            return TracedKey(tx, vt, number)
+            return TracedKey(tx, vt, number, before != marks(tx))
         raise vt.unsupported(f"hash of {vt.describe()}")
     return IdentityKey(vt)
 

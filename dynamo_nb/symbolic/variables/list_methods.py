@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...cpython.classes import is_python_class
 from .base import NOTHING, VariableTracker, const
 from .constant import NONE, ConstantVariable
 from .sequences import DequeVariable, ListVariable, SequenceVariable
@@ -45,9 +46,21 @@ def _invoke(tx: Tx, fn: Method, me: VariableTracker, name: str, args: list[Varia
 
     try:
         inspect.signature(fn).bind(tx, me, *args, **kwargs)
-    except TypeError as err:
-        raise tx.raise_(TypeError, f"{me.python_type().__name__}.{name}(): {err}") from None
+    except TypeError:
+        raise _wrong_call(tx, me, name, len(args), kwargs) from None
     return fn(tx, me, *args, **kwargs)
+
+
+def _wrong_call(tx: Tx, me: VariableTracker, name: str, count: int, kwargs: dict[str, VariableTracker]) -> Exception:
+    """The error Python itself has for a call with so many arguments, found out on an empty object of the type."""
+    kind = next(base for base in me.python_type().__mro__ if base.__module__ in ("builtins", "collections") and not is_python_class(base))
+    try:
+        getattr(kind, name)(kind(), *[None] * count, **dict.fromkeys(kwargs))
+    except TypeError as err:
+        return tx.raise_(TypeError, *err.args)
+    except Exception:
+        pass
+    return me.unsupported(f"{kind.__name__}.{name}() called this way")
 
 
 def dunder(tx: Tx, me: VariableTracker, name: str, args: list[VariableTracker]) -> VariableTracker | None:

@@ -11,7 +11,7 @@ from ...core.exc import StepUnsupported
 from ...core.reasons import UnsupportedOperation
 from .base import VariableTracker, const
 from .constant import NONE, ConstantVariable, boolean
-from .hashing import hash_key, is_ordered
+from .hashing import effectful, hash_key, is_ordered, one_lookup
 
 if TYPE_CHECKING:
     from ..interpreter import InstructionTranslatorBase as Tx
@@ -92,21 +92,34 @@ class ConstDictVariable(VariableTracker):
         raise tx.raise_from(KeyError, [key])
 
     def store(self, tx: Tx, key: VariableTracker, value: VariableTracker) -> None:
-        hashed = hash_key(tx, key)
+        self.store_hashed(tx, hash_key(tx, key), key, value)
+
+    def store_hashed(self, tx: Tx, hashed: Hashable, key: VariableTracker, value: VariableTracker) -> None:
+        with one_lookup(hashed):
+            old = self.items.get(hashed)
+            self.before_change(tx, hashed)
+            self.items[hashed] = (key if old is None else old[0], value)
+
+    def before_change(self, tx: Tx, hashed: Hashable) -> None:
+        if self.owner.existing and effectful([hashed]):
+            raise self.unsupported("changing a dict under a key whose __hash__ or __eq__ has side effects")
         tx.recorder.side_effects.mutate(self)
-        old = self.items.get(hashed)
-        self.items[hashed] = (key if old is None else old[0], value)
+
+    def take(self, tx: Tx, hashed: Hashable) -> VariableTracker | None:
+        """Remove and return the value under a key; None if it is not there."""
+        with one_lookup(hashed):
+            if hashed not in self.items:
+                return None
+            self.before_change(tx, hashed)
+            return self.items.pop(hashed)[1]
 
     def native_setitem(self, tx: Tx, key: VariableTracker, value: VariableTracker) -> bool:
         self.store(tx, key, value)
         return True
 
     def native_delitem(self, tx: Tx, key: VariableTracker) -> bool:
-        hashed = hash_key(tx, key)
-        if hashed not in self.items:
+        if self.take(tx, hash_key(tx, key)) is None:
             raise tx.raise_from(KeyError, [key])
-        tx.recorder.side_effects.mutate(self)
-        del self.items[hashed]
         return True
 
     def made(self) -> ConstDictVariable:
@@ -303,6 +316,8 @@ class SetVariable(VariableTracker):
 
     def changed(self, tx: Tx, method: str, single: bool, items: list[VariableTracker]) -> None:
         """Record the call that changes the set: iteration order depends on how it came to its contents."""
+        if self.existing and (effectful(self.items) or any(effectful([hash_key(tx, item)]) for item in items if single and method in ("add", "discard"))):
+            raise self.unsupported("changing a set of keys whose __hash__ or __eq__ has side effects")
         tx.recorder.side_effects.mutate(self)
         self.calls.append((method, single, items))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .base import VariableTracker
 from .constant import NONE, boolean
-from .hashing import hash_key
+from .hashing import hash_key, one_lookup
 from .list_methods import _invoke, dunder
 from .mappings import SetVariable
 from .sequences import ListVariable
@@ -38,9 +38,10 @@ def from_iterable(tx: Tx, values: VariableTracker, kind: type = set) -> SetVaria
     mirror: set = set()
     for value in unpack(tx, values):
         key = hash_key(tx, value)
-        if key not in items:
-            items[key] = value
-            mirror.add(key)
+        with one_lookup(key):
+            if key not in items:
+                items[key] = value
+                mirror.add(key)
     return SetVariable(items, kind, mirror=mirror)
 
 
@@ -72,28 +73,36 @@ def call(tx: Tx, me: SetVariable, name: str, args: list[VariableTracker], kwargs
 @_mutating
 def add(tx: Tx, me: SetVariable, value: VariableTracker) -> VariableTracker:
     key = hash_key(tx, value)
-    if key not in me.items:
-        me.changed(tx, "add", True, [value])
-        me.items[key] = value
-        me.mirror.add(key)
+    with one_lookup(key):
+        if key not in me.items:
+            me.changed(tx, "add", True, [value])
+            me.items[key] = value
+            me.mirror.add(key)
     return NONE
+
+
+def _taken(tx: Tx, me: SetVariable, value: VariableTracker) -> bool:
+    key = hash_key(tx, value)
+    with one_lookup(key):
+        if key not in me.items:
+            return False
+        me.changed(tx, "discard", True, [value])
+        del me.items[key]
+        me.mirror.discard(key)
+    return True
 
 
 @_mutating
 def discard(tx: Tx, me: SetVariable, value: VariableTracker) -> VariableTracker:
-    key = hash_key(tx, value)
-    if key in me.items:
-        me.changed(tx, "discard", True, [value])
-        del me.items[key]
-        me.mirror.discard(key)
+    _taken(tx, me, value)
     return NONE
 
 
 @_mutating
 def remove(tx: Tx, me: SetVariable, value: VariableTracker) -> VariableTracker:
-    if hash_key(tx, value) not in me.items:
+    if not _taken(tx, me, value):
         raise tx.raise_from(KeyError, [value])
-    return discard(tx, me, value)
+    return NONE
 
 
 @_mutating

@@ -7,10 +7,12 @@ instance of a subclass of list, dict, set, tuple or deque carries the inherited 
 from __future__ import annotations
 
 import types
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from ...core.source import AttrSource, InstanceDictSource
 from .base import VariableTracker
+from .constant import NONE
 from .mappings import ConstDictVariable
 
 if TYPE_CHECKING:
@@ -200,7 +202,7 @@ class InstanceDictVariable(ConstDictVariable):
     def lookup(self, tx: Tx, key: VariableTracker) -> VariableTracker | None:
         return self.obj.instance_getattr(tx, key.as_python_constant())
 
-    def store(self, tx: Tx, key: VariableTracker, value: VariableTracker) -> None:
+    def store_hashed(self, tx: Tx, hashed: Hashable, key: VariableTracker, value: VariableTracker) -> None:
         tx.recorder.side_effects.store_attr(self.obj, key.as_python_constant(), value)
 
     def native_delitem(self, tx: Tx, key: VariableTracker) -> bool:
@@ -218,9 +220,15 @@ class InstanceDictVariable(ConstDictVariable):
                 raise tx.raise_from(KeyError, [args[0]])
             tx.recorder.side_effects.store_attr(self.obj, args[0].as_python_constant(), None)
             return found
+        if name == "setdefault" and args:
+            found = self.lookup(tx, args[0])
+            if found is None:
+                found = args[1] if len(args) > 1 else NONE
+                tx.recorder.side_effects.store_attr(self.obj, args[0].as_python_constant(), found)
+            return found
         if name in ("clear", "popitem"):
             raise self.unsupported(f"__dict__.{name}()")
-        if name not in ("get", "update", "setdefault"):
+        if name not in ("get", "update"):
             self._list(tx)
         return super().call_method(tx, name, args, kwargs)
 
