@@ -41,7 +41,7 @@ from .core.state import state
 from .cpython.arguments import argument_names
 from .graph import describe
 from .graph.break_code import BreakWriter
-from .graph.output_graph import OutputGraph
+from .graph.output_graph import OutputGraph, unchanged
 from .graph.resume import original_code
 from .guards import GuardBuildError, Scope
 from .guards import build as build_guards
@@ -362,9 +362,12 @@ def _call_backend(frame: ConvertFrame, recorder: Any, name: str, record: Compile
     return compiled
 
 
-def _graph_failed(err: BaseException) -> None:
-    """A graph raised before it changed anything: the original bytecode takes over and raises eager's own error."""
-    if not isinstance(err, Exception):
+def _graph_failed(err: BaseException, seen: Any) -> None:
+    """A graph raised before it changed anything: the original bytecode takes over and raises eager's own error.
+
+    seen: the tensors it writes with their versions at the call; if one changed, the error is the result.
+    """
+    if not isinstance(err, Exception) or not unchanged(seen):
         raise err
     state.counters["run_failed"][type(err).__name__] += 1
     events.emit("run_failed", {"error": f"{type(err).__name__}: {err}"})

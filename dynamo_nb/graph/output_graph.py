@@ -28,6 +28,15 @@ from .passes import eliminate_dead_code, unused_placeholders
 from .reach import Reach
 
 
+def versions(*tensors: Any) -> tuple[tuple[Any, int], ...]:
+    """(tensor, its version) each; -1 where it has none (inference tensors), which never compares as unchanged."""
+    return tuple((t, -1 if t.is_inference() else t._version) for t in tensors)
+
+
+def unchanged(seen: tuple[tuple[Any, int], ...]) -> bool:
+    return all(version >= 0 and tensor._version == version for tensor, version in seen)
+
+
 class OutputGraph:
     def __init__(self, recorder: Any, code: types.CodeType, region: Any, compile_graph: Callable[..., Any], on_graph_error: Callable[..., Any]) -> None:
         self.recorder = recorder
@@ -108,13 +117,14 @@ class OutputGraph:
         name = self.install_global(f"__compiled_fn_{recorder.next_graph()}", None)
         compiled = self.compile_graph(recorder, name)
         self.installed[name] = compiled
+        seen = self._note_versions()
         start = cg.nop()
         cg.push_callable(compiled)
         for entry in recorder.inputs:
             cg.load_source(entry.source)
         cg.call(len(recorder.inputs))
         end = cg.nop()
-        self._rerun_on_error(start, end)
+        self._rerun_on_error(start, end, seen)
         if not outputs:
             cg.emit("POP_TOP")
             return
@@ -122,9 +132,21 @@ class OutputGraph:
         for value in outputs:
             cg.env[value] = cg.store_temp()
 
-    def _rerun_on_error(self, start: Any, end: Any) -> None:
+    def _note_versions(self) -> str | None:
+        """Keep the versions of the tensors that the graph writes: they tell whether a failed graph had begun to."""
+        recorder, cg = self.recorder, self.cg
+        if not recorder.mutated_inputs:
+            return None
+        written = [entry for entry in recorder.inputs if recorder.is_written(entry)]
+        cg.push_callable(versions)
+        for entry in written:
+            cg.load_source(entry.source)
+        cg.call(len(written))
+        return cg.store_temp()
+
+    def _rerun_on_error(self, start: Any, end: Any, seen: str | None) -> None:
         """If the graph raises before it changed anything, the original bytecode runs on the same arguments."""
-        if self.recorder.mutated_inputs:
+        if self.recorder.writes_unversioned():
             return
         cg = self.cg
         skip = create("NOP", positions=cg.positions)
@@ -133,7 +155,11 @@ class OutputGraph:
         failed = cg.store_temp()
         cg.push_callable(self.on_graph_error)
         cg.load_fast(failed)
-        cg.call(1)
+        if seen is None:
+            cg.load_const(())
+        else:
+            cg.load_fast(seen)
+        cg.call(2)
         cg.emit("POP_TOP")
         emit_tail_call(cg, tail_call_plain, flatten_args(self.code), [*self.code.co_freevars], self._argument_loads())
         cg.instructions.append(skip)

@@ -168,7 +168,7 @@ class Trace:
     def _overlaps(self) -> list[Assumption]:
         """Where the graph writes an input, how the inputs' memory meets is part of the program."""
         inputs = [i for i in self.recorder.inputs if isinstance(i.real, torch.Tensor) and i.real.layout is torch.strided]
-        written = [i for i in inputs if self._is_written(i)]
+        written = [i for i in inputs if self.recorder.is_written(i)]
         out: list[Assumption] = []
         pairs = 0
         for a in written:
@@ -181,10 +181,6 @@ class Trace:
                     return out
                 out.append(Assumption(a.source, "STORAGE_OVERLAP", (b.source, tensors_overlap(a.real, b.real))))
         return out
-
-    def _is_written(self, entry: Any) -> bool:
-        owners = self.recorder.mutated_inputs
-        return bool(owners) and self.recorder.storage_owner.get(entry.fake.untyped_storage()._cdata) in owners
 
 
 def _log_step(frame: Any, inst: Any) -> None:

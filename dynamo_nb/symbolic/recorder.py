@@ -146,6 +146,18 @@ class Recorder:
                 self.storage_owner[fake.untyped_storage()._cdata] = len(self.inputs) - 1
         return entry
 
+    def is_written(self, entry: GraphInput) -> bool:
+        """Does the graph change this tensor's memory?"""
+        owners = self.mutated_inputs
+        if not owners or not isinstance(entry.real, torch.Tensor) or entry.real.layout is not torch.strided:
+            return False
+        return self.storage_owner.get(entry.fake.untyped_storage()._cdata) in owners
+
+    def writes_unversioned(self) -> bool:
+        """Does the graph change memory of inputs other than those `is_written` knows?"""
+        known = {self.storage_owner[i.fake.untyped_storage()._cdata] for i in self.inputs if self.is_written(i)}
+        return not self.mutated_inputs <= known
+
     @contextlib.contextmanager
     def _at_placeholders(self) -> Iterator[None]:
         last = self._last_placeholder
