@@ -8,7 +8,7 @@ frame's locals (arguments and free variables), `G` its globals.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import cached_property
 
 
@@ -85,6 +85,18 @@ class BuiltinSource(Source):
 
     def _expression(self) -> str:
         return f"__builtins__[{self.builtin_name!r}]"
+
+
+@dataclasses.dataclass(frozen=True)
+class ComputedSource(Source):
+    """A float that Python arithmetic gives on other sources: `fn(*leaves)`; `text` is the same as an expression."""
+
+    text: str
+    leaves: tuple[Source, ...] = dataclasses.field(compare=False)
+    fn: Callable[..., float] = dataclasses.field(compare=False)
+
+    def _expression(self) -> str:
+        return self.text
 
 
 @dataclasses.dataclass(frozen=True)

@@ -54,6 +54,14 @@ def _builtin(cg: PyCodegen, source: s.BuiltinSource) -> None:
     cg.extend(load_global(source.builtin_name))
 
 
+@reads(s.ComputedSource)
+def _computed(cg: PyCodegen, source: s.ComputedSource) -> None:
+    cg.push_callable(source.fn)
+    for leaf in source.leaves:
+        cg.load_source(leaf)
+    cg.call(len(source.leaves))
+
+
 @reads(s.ModuleSource)
 def _module(cg: PyCodegen, source: s.ModuleSource) -> None:
     cg.load_const(sys.modules[source.module_name])

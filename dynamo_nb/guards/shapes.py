@@ -220,7 +220,7 @@ class ShapeExpression:
         space = {**_HELPERS, **{f"_s{i}": v for i, v in enumerate(values)}}
         try:
             return bool(eval(self.code, space))
-        except (ArithmeticError, ValueError):
+        except (ArithmeticError, ValueError, TypeError):      # a power can be complex
             return False
 
 

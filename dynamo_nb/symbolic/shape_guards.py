@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 MAX = repr(sys.float_info.max)
 
 
-def _printer(shapes: Shapes) -> Any:
+def printer(shapes: Shapes) -> Any:
     from torch.utils._sympy.printers import PythonPrinter
 
     class SourcePrinter(PythonPrinter):
         def _print_Symbol(self, expr: Any) -> str:
             entry = shapes.symbol_sources.get(expr)
             return str(expr) if entry is None else entry[1].name
+
+        def _print_ToFloat(self, expr: Any) -> str:
+            return f"float({self._print(expr.args[0])})"
 
         def _print_Float(self, expr: Any) -> str:
             return repr(float(expr))
@@ -51,10 +54,11 @@ def _properties(fake: Any, source: Source) -> list[tuple[Source, Any]]:
 def expressions(shapes: Shapes) -> list[tuple[str, tuple[tuple[str, Source], ...]]]:
     """(expression, the (name, source) pairs it reads)."""
     env = shapes.shape_env
-    text = _printer(shapes).doprint
+    text = printer(shapes).doprint
     out: dict[str, None] = {}
     used: set[Any] = set()
-    for fake, source, _ in shapes.tracked:
+    numbers = [(number, source, None) for source, number in shapes.computed.items()]
+    for fake, source, _ in [*shapes.tracked, *numbers]:
         for place, value in _properties(fake, source):
             if not isinstance(value, (torch.SymInt, torch.SymFloat)):
                 continue
@@ -72,7 +76,7 @@ def expressions(shapes: Shapes) -> list[tuple[str, tuple[tuple[str, Source], ...
             continue
         out[text(expr)] = None
     out.update(dict.fromkeys(_ranges(shapes, used)))
-    for fake, source, _ in shapes.tracked:
+    for fake, source, _ in [*shapes.tracked, *numbers]:
         if isinstance(fake, torch.SymFloat):      # the algebra knows no signed zero, infinity or NaN
             out[f"{source.name} != 0.0"] = out[f"-{MAX} <= {source.name}"] = out[f"{source.name} <= {MAX}"] = None
     places = {place.name: place for fake, source, _ in shapes.tracked for place, _value in _properties(fake, source)}

@@ -17,7 +17,7 @@ import torch
 from ..core.exc import ConstraintViolationError, StepUnsupported
 from ..core.logs import artifact_logger
 from ..core.reasons import UnsupportedOperation
-from ..core.source import Source, TensorPropertySource
+from ..core.source import ComputedSource, Source, TensorPropertySource
 
 if TYPE_CHECKING:
     from .interpreter import InstructionTranslatorBase as Tx
@@ -133,6 +133,7 @@ class Shapes:
         self.contexts: dict[Source, Any] = {}
         self.tracked: list[tuple[Any, Source, Any]] = []
         self.strict_dims: list[tuple[Source, int, Any]] = []
+        self.computed: dict[ComputedSource, Any] = {}
 
     @contextlib.contextmanager
     def suppress_guard_logging(self) -> Iterator[None]:
@@ -215,8 +216,25 @@ class Shapes:
             symbol = env.create_unspecified_symbol(value, source=ours, dynamic_dim=DimDynamic.DYNAMIC)
             number = env.create_symfloatnode(symbol, hint=value, source=ours)
         self.symbol_sources[symbol] = (number, source)
-        self.tracked.append((number, source, value))
+        if not isinstance(source, ComputedSource):
+            self.tracked.append((number, source, value))
         return number
+
+    def computed_float(self, template: str, operands: tuple[Any, ...], value: float) -> Any:
+        """A SymFloat of its own for Python's arithmetic on floats that vary; None if an operand can't be read from the inputs.
+
+        Rewriting is exact for integers only: as expressions of one another floats would lose infinities,
+        NaN, signed zeros and the order of rounding. template: a Python expression with one {} an operand.
+        """
+        from . import computed
+
+        source = computed.source(self, template, operands)
+        if source is None:
+            return None
+        known = self.computed.get(source)
+        if known is None:
+            known = self.computed[source] = self.symbolic_number(value, source)
+        return known
 
     # -- symbols in the graph -------------------------------------------------------------------
     def bind_unbacked(self, value: Any, node: torch.fx.Node) -> None:

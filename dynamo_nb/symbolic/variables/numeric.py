@@ -70,8 +70,23 @@ class SymNodeVariable(VariableTracker):
             return None
         if op in CONCRETE or (isinstance(operand, float) and not math.isfinite(operand)) or isinstance(self.value, torch.SymBool) or isinstance(operand, torch.SymBool):
             return self._concrete(tx, op, other, reflected)
+        if isinstance(self.value, torch.SymFloat) or isinstance(operand, (torch.SymFloat, float)):
+            return self._float_arithmetic(tx, f"({{}} {op} {{}})", BINARY[op][0], (operand, self.value) if reflected else (self.value, operand))
         fn = BINARY[op][0]
         return self._run(tx, fn, operand, self.value) if reflected else self._run(tx, fn, self.value, operand)
+
+    def _float_arithmetic(self, tx: Tx, template: str, fn: Any, operands: tuple[Any, ...]) -> VariableTracker:
+        """Python does it, before the graph is called, where the operands come from the inputs."""
+        if any(type(o) in PYTHON_TYPES and o.node.hint is None for o in operands):
+            return self._run(tx, fn, *operands)
+        try:
+            value = fn(*(PYTHON_TYPES[type(o)](o.node.hint) if type(o) in PYTHON_TYPES else o for o in operands))
+        except ArithmeticError:
+            return self._run_concrete(tx, fn, operands)
+        if type(value) is not float or value == 0.0 or not math.isfinite(value):
+            return self._run_concrete(tx, fn, operands)
+        made = tx.recorder.shapes.computed_float(template, operands, value)
+        return self._run(tx, fn, *operands) if made is None else SymNodeVariable(made, None)
 
     def _concrete(self, tx: Tx, op: str, other: VariableTracker, reflected: bool) -> VariableTracker:
         """Bit operations and arithmetic on truth values have no use as symbols."""
@@ -97,6 +112,8 @@ class SymNodeVariable(VariableTracker):
 
         if isinstance(self.value, torch.SymBool):
             return unary(tx, op, self.specialize(tx))
+        if isinstance(self.value, torch.SymFloat) and op in ("-", "abs"):
+            return self._float_arithmetic(tx, "(-{})" if op == "-" else "abs({})", UNARY[op][0], (self.value,))
         return self._run(tx, UNARY[op][0], self.value)
 
     def native_bool(self, tx: Tx) -> bool | None:
