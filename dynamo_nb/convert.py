@@ -34,16 +34,17 @@ from .core.exc import (
 )
 from .core.logs import ALWAYS, artifact_logger, set_compile_id
 from .core.options import CompileOptions
-from .core.reasons import BreakReason, OpFailed, RaisedException, UnsupportedOperation
+from .core.reasons import BreakReason, CannotReconstruct, OpFailed, RaisedException, UnsupportedOperation
 from .core.records import CompileRecord
 from .core.settings import settings
 from .core.state import state
 from .cpython.arguments import argument_names
 from .graph import describe
 from .graph.break_code import BreakWriter
+from .graph.fingerprint import Fingerprint
 from .graph.output_graph import OutputGraph, unchanged
 from .graph.resume import original_code
-from .guards import GuardBuildError, Scope
+from .guards import GuardBuildError, Scope, strict
 from .guards import build as build_guards
 from .hook import policy
 from .symbolic.builder import VariableBuilder, register_exact
@@ -232,38 +233,52 @@ def _report_recompile(frame: ConvertFrame, unit: Unit, record: CompileRecord | N
 
 def _compile(frame: ConvertFrame, unit: Unit, record: CompileRecord) -> GuardedCode | None:
     """Trace until the trace ends where code can be written for it; None if the frame runs as plain Python."""
-    config = settings.snapshot()
     seen = native.code_data(unit.code).setdefault("seen", SeenValues())
+    try:
+        return _settle(frame, unit, record, settings.snapshot(), seen, _finish)
+    except SkipFrame as skip:
+        return _skip(frame, unit, record, skip)
+
+
+def _settle(frame: ConvertFrame, unit: Unit, record: CompileRecord, config: dict[str, Any], seen: SeenValues, finish: Any) -> Any:
+    """`finish` for the first trace whose end can be written; None for a user's error under fullgraph. Raises SkipFrame."""
     break_at, reason = 0, None
     static = False
+    causes: list[Any] = []
     reasons: dict[int, int] = {}
     logs["dynamo"].info("Step 1: torchdynamo start tracing %s %s:%d", unit.code.co_name, unit.code.co_filename, unit.code.co_firstlineno)
     for _ in range(config["max_restarts"]):
         trace = Trace(unit, config, frame.options, seen, break_at, static)
+        trace.causes = causes
         try:
             with state.timed("tracing", record.stages):
                 ended = trace.run()
             logs["dynamo"].info("Step 1: torchdynamo done tracing %s (%s)", unit.code.co_name, ended)
-            if ended == "break" and _must_not_break(frame, trace, reason):
-                _refuse(frame, trace, reason, record)
+            if ended == "break" and frame.options.fullgraph:
+                _refuse(trace, reason, record)
                 return None
-            return _finish(frame, unit, record, trace, ended, reason)
+            return finish(frame, unit, record, trace, ended, reason)
         except RestartAnalysis as again:
             break_at, reason = _earlier(again, break_at, reasons), again.reason or reason
+            causes += _cause(trace, break_at, reason)
         except StepUnsupported as err:
             if not hasattr(err, "frames"):       # the code after the trace cannot be written with symbols
                 if static:
-                    return _skip(frame, unit, record, SkipFrame(str(err.reason)))
+                    raise SkipFrame(str(err.reason)) from None
                 static, break_at = True, 0
                 continue
             if frame.options.fullgraph and not _user_error(err.reason):
-                _refuse(frame, trace, err.reason, record)
+                _refuse(trace, err.reason, record)
             break_at, reason = trace.cut_step(err), err.reason
-        except SkipFrame as skip:
-            return _skip(frame, unit, record, skip)
+            causes += _cause(trace, break_at, reason)
         finally:
             trace.close()
-    return _skip(frame, unit, record, SkipFrame("tracing did not settle", permanent=True))
+    raise SkipFrame("tracing did not settle", permanent=True)
+
+
+def _cause(trace: Any, step: int, reason: BreakReason | None) -> list[Any]:
+    """What made the trace end at this step: another call for which it doesn't hold may be captured further."""
+    return [] if isinstance(reason, CannotReconstruct) else trace.recorder.guards.since(step)
 
 
 def _earlier(again: RestartAnalysis, break_at: int, seen: dict[int, int]) -> int:
@@ -277,11 +292,7 @@ def _user_error(reason: BreakReason | None) -> bool:
     return isinstance(reason, (RaisedException, OpFailed))
 
 
-def _must_not_break(frame: ConvertFrame, trace: Any, reason: BreakReason | None) -> bool:
-    return frame.options.fullgraph
-
-
-def _refuse(frame: ConvertFrame, trace: Any, reason: BreakReason | None, record: CompileRecord) -> None:
+def _refuse(trace: Any, reason: BreakReason | None, record: CompileRecord) -> None:
     """fullgraph=True: an error of the user's program shows as itself, anything else is refused."""
     reason = reason or trace.reason
     if _user_error(reason):
@@ -301,29 +312,65 @@ def _skip(frame: ConvertFrame, unit: Unit, record: CompileRecord, skip: SkipFram
 
 
 def _finish(frame: ConvertFrame, unit: Unit, record: CompileRecord, trace: Any, ended: str, reason: BreakReason | None) -> GuardedCode:
-    recorder = trace.recorder
-    recorder.next_graph = state.next_graph
+    with state.timed("code generation", record.stages):
+        output, code = _write(frame, unit, trace, ended, state.next_graph, lambda r, name: _call_backend(frame, r, name, record))
+    if ended != "return":
+        _report_break(trace, reason or trace.reason, record)
+    with state.timed("guards", record.stages):
+        manager = _guards(unit, trace)
+    if settings.strict and not strict.is_on():
+        strict.attach(manager)
+    if settings.strict == "retrace":
+        manager.observe(_retracer(frame, unit, record, trace, Fingerprint(trace.recorder, code, output.installed.values())))
+    record.outcome = "compiled"
+    describe.complete(record, unit, trace, output, manager, code)
+    _log_compiled(unit, record, code, manager)
+    return GuardedCode(code, manager, record.compile_id)
+
+
+def _write(frame: ConvertFrame, unit: Unit, trace: Any, ended: str, next_graph: Any, compile_graph: Any) -> tuple[OutputGraph, types.CodeType]:
+    """The rewritten code of a finished trace."""
+    trace.recorder.next_graph = next_graph
     trace.leave()
-    output = OutputGraph(recorder, unit.code, frame.region, lambda r, name: _call_backend(frame, r, name, record), _graph_failed)
+    output = OutputGraph(trace.recorder, unit.code, frame.region, compile_graph, _graph_failed)
     if ended == "return":
         value = trace.frame.result
         cg = output.compile_subgraph([value])
         cg.load(value)
         cg.emit("RETURN_VALUE")
     else:
-        frames = trace.frames
-        writer = BreakWriter(output, frames)
+        writer = BreakWriter(output, trace.frames)
         cg = output.compile_subgraph(writer.values())
         writer.write(cg)
-        _report_break(trace, reason or trace.reason, record)
-    with state.timed("code generation", record.stages):
-        code = output.assemble()
-    with state.timed("guards", record.stages):
-        manager = _guards(unit, trace)
-    record.outcome = "compiled"
-    describe.complete(record, unit, trace, output, manager, code)
-    _log_compiled(unit, record, code, manager)
-    return GuardedCode(code, manager, record.compile_id)
+    return output, output.assemble()
+
+
+def _retracer(frame: ConvertFrame, unit: Unit, record: CompileRecord, trace: Any, kept: Fingerprint) -> Any:
+    """strict="retrace": where the guards hold, a new trace must come to what the entry is (design 5)."""
+    seen = native.code_data(unit.code)["seen"].frozen()
+    config, original, is_resume = trace.config, unit.code, unit.is_resume
+
+    def again(frame: ConvertFrame, unit: Unit, record: CompileRecord, trace: Any, ended: str, reason: BreakReason | None) -> Fingerprint:
+        output, code = _write(frame, unit, trace, ended, lambda: 0, lambda recorder, name: object())
+        return Fingerprint(trace.recorder, code, output.installed.values())
+
+    def on_check(ok: bool, values: Any, globals_: Any, builtins_: Any, closure: Any) -> None:
+        if not ok or not isinstance(values, tuple):
+            return
+        rng = _rng_state()
+        fresh = Unit(original, globals_, builtins_, closure, values, None, is_resume)
+        try:
+            now = _settle(frame, fresh, describe.new_record("", original, original_code(original)), config, seen, again)
+        except (DynamoError, SkipFrame) as err:
+            raise strict.RetraceDiffers(f"{where}: the entry's guards hold, but a new trace ends with {err!r}") from None
+        finally:
+            _restore_rng(rng)
+        difference = "a new trace finds an error of the user's" if now is None else kept.difference(now)
+        if difference is not None:
+            raise strict.RetraceDiffers(f"{where}: the entry's guards hold, but {difference}")
+
+    where = f"{record.compile_id} {record.function} ({record.file}:{record.first_line})"
+    return on_check
 
 
 def _guards(unit: Unit, trace: Any) -> Any:

@@ -49,7 +49,7 @@ def defaults() -> dict[str, Any]:
         "trace_numpy": True,
         "log_level": logging.WARNING,
         "output_code": False,
-        "strict": "",
+        "strict": os.environ.get("DYNAMO_NB_STRICT", ""),    # guards: their forms must agree; retrace: so must a new trace at every hit
         "enable_trace_unittest": False,
         "enable_trace_load_build_class": False,
         "suppress_break_logs": False,

@@ -1,7 +1,7 @@
 """Readable listing of a code object, one instruction a line, for the `bytecode` log and the reports.
 
 Comes in: a code object. Goes out: text. Unlike `dis`, constants are shortened and callables, such as
-compiled graphs held as constants, are shown by their `__name__`; no `__repr__` that fails can spoil it.
+compiled graphs held as constants, are shown by their names; no code of the user's runs for it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dynamo_nb.cpython.instruction import ExceptionEntry, Instruction
 
 _LONGEST = 60
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
+_NAMED = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 
 def disassemble(code: types.CodeType, nested: bool = False) -> str:
@@ -54,16 +55,35 @@ def _operand(instruction: Instruction) -> str:
 
 
 def describe(value: Any) -> str:
-    """A constant in at most about 60 characters: its repr, or its name if it is callable."""
-    if isinstance(value, types.CodeType):
-        return f"<code {value.co_qualname}>"
-    if not isinstance(value, _PLAIN) and callable(value):
-        name = getattr(value, "__name__", None)
-        if isinstance(name, str):
-            return name
-    try:
-        text = repr(value)
-    except Exception as error:
-        text = f"<{type(value).__name__}, repr failed: {type(error).__name__}>"
-    text = text.replace("\n", " ")
+    """A constant in at most about 60 characters: its repr, its name if it is a function or class, else its type.
+
+    A listing runs none of the user's code, so objects of other types are never asked for their repr or attributes.
+    """
+    text = _described(value).replace("\n", " ")
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST - 3]}..."
+
+
+def _described(value: Any) -> str:
+    kind = type(value)
+    if kind is types.CodeType:
+        return f"<code {value.co_qualname}>"
+    if kind in _NAMED:
+        return value.__name__
+    if isinstance(value, type):
+        return _class_name(value)
+    if kind in _PLAIN:
+        return repr(value)
+    if kind is types.ModuleType:
+        return f"<module {vars(value).get('__name__')}>"
+    if vars(kind).get("__module__") == "torch" and type(kind.__repr__) is types.WrapperDescriptorType:    # dtypes, devices, sizes
+        return repr(value)
+    if kind is tuple:
+        return f"({', '.join(map(_described, value))}{',' if len(value) == 1 else ''})"
+    if kind is frozenset:
+        return f"frozenset({{{', '.join(sorted(map(_described, value)))}}})"
+    return f"<{_class_name(kind)} object>"
+
+
+def _class_name(cls: type) -> str:
+    """The name kept in the class, whatever its metaclass shows."""
+    return type.__dict__["__name__"].__get__(cls)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins as python_builtins
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..core.records import GuardRecord
@@ -30,6 +30,17 @@ class GuardManagerWrapper:
         self.guards: list[Guard] = explain.in_tree_order(builder.guards)
         self.function = function
         self.types: dict[str, str] = {}
+        self._observers: list[Callable[..., None]] = []
+
+    def observe(self, fn: Callable[..., None]) -> None:
+        """Call fn(ok, values, globals, builtins, closure) after every check; what it raises reaches the caller."""
+        self._observers.append(fn)
+
+        def all_of_them(*seen: Any) -> None:
+            for observer in self._observers:
+                observer(*seen)
+
+        self.root.set_observer(all_of_them)
 
     def scope(
         self, values: Mapping[str, Any] | tuple[Any, ...], globals: Mapping[str, Any], builtins: Any = None, closure: Any = None

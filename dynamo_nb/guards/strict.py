@@ -23,6 +23,10 @@ class GuardFormsDisagree(AssertionError):
     """The native, readable and failure-reason forms of some guard differ: a bug in a guard kind."""
 
 
+class RetraceDiffers(AssertionError):
+    """An entry's guards hold for a call whose own trace would be another program: a guard is missing or wrong."""
+
+
 def is_on() -> bool:
     return _on
 
@@ -71,4 +75,4 @@ def attach(wrapper: GuardManagerWrapper) -> None:
             failing = wrapper.reason(values, globals or {}, builtins or {}, closure) or "none"
             raise GuardFormsDisagree(f"native tree says {ok}, Python forms say {expected}; failing guard: {failing}\n{wrapper}")
 
-    wrapper.root.set_observer(observer)
+    wrapper.observe(observer)

@@ -39,6 +39,7 @@ class Trace:
         if trace_log.isEnabledFor(20):
             self.recorder.trace_log = _log_step
         self.reason: BreakReason | None = None
+        self.causes: list[Assumption] = []
         self.frames: list[Any] = []
         self.frame = InstructionTranslator(self.recorder, unit.code, {}, {}, unit.globals, None, unit.builtins, None)
         self.recorder.last_frame = self.frame
@@ -146,6 +147,8 @@ class Trace:
 
     # -- assumptions --------------------------------------------------------------------------------
     def assumptions(self) -> list[Assumption]:
+        for cause in self.causes:
+            self.recorder.guards.add(cause)
         out = [Assumption(None, "GLOBAL_STATE", ()), *self.recorder.guards, *self.recorder.presence()]
         for text, symbols in self.recorder.shapes.guard_expressions():
             out.append(Assumption(None, "SHAPE_ENV", (text, symbols)))

@@ -110,6 +110,7 @@ class InstructionTranslatorBase(
     def _begin(self, inst: Instruction) -> None:
         recorder = self.recorder
         recorder.step += 1
+        recorder.guards.step = recorder.step
         recorder.instructions += 1
         self.start_step = recorder.step
         self.start_version = recorder.version

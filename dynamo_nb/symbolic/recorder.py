@@ -33,6 +33,8 @@ class GuardsSet:
 
     def __init__(self) -> None:
         self._assumptions: dict[Any, Assumption] = {}
+        self._made_at: list[int] = []
+        self.step = 0
 
     def add(self, assumption: Assumption) -> None:
         key: Any = (assumption.source, assumption.kind)
@@ -40,6 +42,11 @@ class GuardsSet:
             key = (*key, *(_payload_key(p) for p in assumption.payload))
         if key not in self._assumptions:
             self._assumptions[key] = assumption
+            self._made_at.append(self.step)
+
+    def since(self, step: int) -> list[Assumption]:
+        """The assumptions made at this step of the trace and later."""
+        return [made for made, at in zip(self, self._made_at, strict=True) if at >= step]
 
     def __iter__(self) -> Iterator[Assumption]:
         return iter(self._assumptions.values())

@@ -53,6 +53,18 @@ class SeenValues:
         self.numbers[name] = value
         return name in self.dynamic_numbers
 
+    def frozen(self) -> SeenValues:
+        """What is known now, for a second trace: sees no change that this one doesn't know."""
+        return _FrozenSeen(dynamic_dims={name: set(dims) for name, dims in self.dynamic_dims.items()}, dynamic_numbers=set(self.dynamic_numbers))
+
+
+class _FrozenSeen(SeenValues):
+    def see_tensor(self, name: str, size: tuple[int, ...]) -> set[int]:
+        return self.dynamic_dims.get(name, set())
+
+    def see_number(self, name: str, value: int | float) -> bool:
+        return name in self.dynamic_numbers
+
 
 def torch_source(source: Source) -> Any:
     """A torch Source carrying our expression, for ShapeEnv's own bookkeeping."""

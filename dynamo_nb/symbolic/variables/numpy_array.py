@@ -401,11 +401,12 @@ def wrap_input(builder: VariableBuilder, value: Any) -> VariableTracker:
             builder.guard("EQUALS_MATCH", value)
             return NumpyConstantVariable(value, source)
         return NumpyScalarVariable(input_tensor(builder, value), source)
+    if source is not None and type(value) is np.ndarray:
+        builder.guard("EQUALS_MATCH", value.flags.writeable, source=AttrSource(AttrSource(source, "flags"), "writeable"))
     if source is None or not usable(value) or not recorder.config["trace_numpy"]:
         return opaque
     if any(isinstance(i.real, torch.Tensor) and shares_memory(i.real, torch.as_tensor(value)) for i in recorder.inputs):
         return OpaqueVariable(value, source, UnsupportedOperation("a NumPy array whose memory is part of another input"))
-    builder.guard("EQUALS_MATCH", True, source=AttrSource(AttrSource(source, "flags"), "writeable"))
     return NumpyNdarrayVariable(input_tensor(builder, value), source)
 
 
