@@ -11,7 +11,7 @@ from . import native  # noqa: F401  (checks Python, torch and the extension firs
 
 # isort: split
 from . import config, debug, decorators, exc, testing, utils
-from .api.compile import cache_entries, compile
+from .api.compile import cache_entries, compile, compile_in_place
 from .api.explain import explain
 from .api.export import export
 from .api.lifecycle import OptimizedModule, optimize, optimize_assert, reset, reset_code_caches, run
@@ -56,7 +56,7 @@ def unload_ipython_extension(ipython: Any) -> None:
 
 
 __all__ = [
-    "OptimizedModule", "allow_in_graph", "assume_constant_result", "cache_entries", "compile", "config", "debug", "decorators", "disable",
+    "OptimizedModule", "allow_in_graph", "assume_constant_result", "cache_entries", "compile", "compile_in_place", "config", "debug", "decorators", "disable",
     "disallow_in_graph", "exc", "explain", "export", "forbid_in_graph", "graph_break", "is_compiling", "is_dynamo_compiling", "list_backends",
     "load_ipython_extension", "lookup_backend", "mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked", "maybe_mark_dynamic",
     "optimize", "optimize_assert", "register_backend", "report", "reset", "reset_code_caches", "run", "set_logs", "skip", "testing",

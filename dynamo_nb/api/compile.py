@@ -94,6 +94,22 @@ def compile(
     return wrap(model, region_for(make_options(backend, mode, options, fullgraph, dynamic)))
 
 
+def compile_in_place(module: torch.nn.Module, **options: Any) -> torch.nn.Module:
+    """Make a module itself compiled, hooks and all, and return it; options: those of `compile`.
+
+    The counterpart of `module.compile()` in torch, by torch's own protocol: calls go to `_compiled_call_impl`,
+    which copies and pickles leave out. `del module._compiled_call_impl` makes it eager again.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"compile_in_place() takes an nn.Module, not {type(module).__name__}: use compile() for functions")
+    compiled = compile(module._call_impl, **options)
+    if options.get("disable"):
+        vars(module).pop("_compiled_call_impl", None)
+    else:
+        module._compiled_call_impl = compiled
+    return module
+
+
 def wrap(model: Any, region: Any) -> Any:
     if isinstance(model, torch.nn.Module):
         return compile_module(model, region)

@@ -253,7 +253,8 @@ class BreakWriter:
         handled = tuple(i for i, v in enumerate(kept) if isinstance(v, PreviousExceptionVariable))
         nulls += tuple(len(kept) + i for i, n in enumerate(fresh) if n == NULL)
         bound = {*state.locals, *((state.last.argval,) if state.stored else ())}
-        live = tuple(sorted(n for n in state.live[target.index] if n in bound))
+        kept_alive = {n for n, v in state.locals.items() if self.output.recorder.owned.find(v)} - self._rebound(state)
+        live = tuple(sorted(n for n in state.live[target.index] | kept_alive if n in bound))
         first = state.code.co_varnames[0] if state.code.co_argcount else None
         unbound = first is not None and first not in state.locals and first not in state.code.co_cellvars
         layout = ContinueExecutionCache.lookup(
@@ -279,6 +280,10 @@ class BreakWriter:
         count = len(layout.arg_names) - len(layout.stack_names)
         out = [local(n) for n in layout.arg_names[:count]]
         return [*out, *map(value, kept), *(temp(n) for n in fresh if n != NULL)]
+
+    def _rebound(self, state: FrameState) -> set[str]:
+        """The variable that the step itself stores or deletes."""
+        return {state.last.argval} if state.innermost and state.last.opname in ("STORE_FAST", "DELETE_FAST") else set()
 
     def _stored_by_step(self, state: FrameState, name: str) -> str | None:
         """The temporary that holds a variable the step itself stored."""

@@ -76,7 +76,7 @@ class OutputGraph:
         self._preload(reach)
         effects_code.emit_new_objects(cg, reach)
         effects_code.emit_replay(cg, effects, self.recorder.root_globals)
-        self._leave_modes()
+        self._set_modes(self.recorder.state.left_behind())
         self.output_instructions = cg.instructions
         self.output_exceptions = cg.exceptions
         return cg
@@ -145,14 +145,29 @@ class OutputGraph:
         return cg.store_temp()
 
     def _rerun_on_error(self, start: Any, end: Any, seen: str | None) -> None:
-        """If the graph raises before it changed anything, the original bytecode runs on the same arguments."""
-        if self.recorder.writes_unversioned():
+        """If the graph raises before it changed anything, the original bytecode runs on the same arguments.
+
+        torch's modes are put back first: the graph may have stopped between switching one and switching back.
+        """
+        reruns, modes = not self.recorder.writes_unversioned(), self.recorder.state.entered_with()
+        if not reruns and not modes:
             return
         cg = self.cg
         skip = create("NOP", positions=cg.positions)
         cg.emit("JUMP_FORWARD", target=skip)
         handler = cg.nop()
         failed = cg.store_temp()
+        self._set_modes(modes)
+        if reruns:
+            self._rerun(failed, seen)
+        else:
+            cg.load_fast(failed)
+            cg.emit("RERAISE", 0)
+        cg.instructions.append(skip)
+        cg.exceptions.append(ExceptionEntry(start, end, handler, 0, False))
+
+    def _rerun(self, failed: str, seen: str | None) -> None:
+        cg = self.cg
         cg.push_callable(self.on_graph_error)
         cg.load_fast(failed)
         if seen is None:
@@ -162,8 +177,6 @@ class OutputGraph:
         cg.call(2)
         cg.emit("POP_TOP")
         emit_tail_call(cg, tail_call_plain, flatten_args(self.code), [*self.code.co_freevars], self._argument_loads())
-        cg.instructions.append(skip)
-        cg.exceptions.append(ExceptionEntry(start, end, handler, 0, False))
 
     def _argument_loads(self) -> list[Callable[[PyCodegen], None]]:
         def load(name: str) -> Callable[[PyCodegen], None]:
@@ -181,8 +194,8 @@ class OutputGraph:
                 cg.load_source(source)
                 cg.source_env[source] = cg.store_temp()
 
-    def _leave_modes(self) -> None:
-        for write, args in self.recorder.state.left_behind():
+    def _set_modes(self, calls: list[tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
+        for write, args in calls:
             self.cg.push_callable(write)
             for arg in args:
                 self.cg.load_const(arg)

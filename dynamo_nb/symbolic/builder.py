@@ -81,6 +81,7 @@ class VariableBuilder:
         made.existing = True
         if not isinstance(made, ConstantVariable):
             self.tx.remember(value, made)
+            recorder.outside.append(made)
         return made
 
     def _same_object(self, known: VariableTracker, value: Any) -> None:

@@ -51,6 +51,8 @@ class Trace:
         frame.current = frame.instructions[0]
         for name, value in zip(argument_names(code), self.unit.locals, strict=True):
             frame.locals[name] = frame.lazy(value, LocalSource(name))
+            if self.unit.is_resume:
+                self.recorder.owned.add(value, frame.locals[name])
         for name in code.co_cellvars:
             cell = CellVariable(frame.locals.pop(name, None), None, name)
             cell.existing, cell.local_name = True, name
@@ -141,6 +143,9 @@ class Trace:
         for vt in recorder.tensor_by_fake.values():
             vt.real = None  # type: ignore[attr-defined]
         recorder.tensor_by_fake.clear()
+        for vt in recorder.outside:
+            vars(vt).clear()
+        recorder.outside.clear()
         self.unit = None
         self.frame.locals.clear()
         self.frame.cells.clear()

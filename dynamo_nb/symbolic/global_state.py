@@ -61,6 +61,10 @@ class GlobalState:
         """The calls that undo what `left_behind` does."""
         return [(MODES[name].write, (*key, self.before[(name, key)])) for (name, key), value in self.now.items() if self.before[(name, key)] != value]
 
+    def entered_with(self) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
+        """The calls that put every mode the trace switched back to what it was before."""
+        return [(MODES[name].write, (*key, value)) for (name, key), value in self.before.items()]
+
     def leave(self) -> None:
         for (name, key), value in self.before.items():
             MODES[name].write(*key, value)

@@ -87,6 +87,8 @@ def construct(tx: Tx, cls: UserDefinedClassVariable, args: list[VariableTracker]
 def native_new(tx: Tx, cls: UserDefinedClassVariable, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
     """A new instance of a class whose __new__ is inherited from C."""
     value = cls.value
+    if protocol.type_lookup(value, "__del__") is not protocol.MISSING:
+        raise cls.unsupported(f"making a {value.__name__}, whose end runs its __del__")
     if issubclass(value, BaseException):
         if value.__new__ not in (BaseException.__new__, Exception.__new__) and not _plain_exception(value):
             raise cls.unsupported(f"making a {value.__name__}")

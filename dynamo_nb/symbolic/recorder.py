@@ -22,6 +22,7 @@ from ..core.source import Assumption, Source
 from . import op_facts
 from .effects import SideEffects
 from .global_state import GlobalState
+from .lifetimes import Owned
 from .variables.base import LazyVariableTracker, VariableTracker
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ class Recorder:
         self.input_by_id: dict[int, VariableTracker] = {}
         self.objects: dict[int, VariableTracker] = {}
         self.keep_alive: list[Any] = []
+        self.outside: list[VariableTracker] = []      # trackers that hold the user's objects
+        self.owned = Owned()
         self.tensor_by_fake: dict[int, VariableTracker] = {}
         self.frames: list[Any] = []
         self.attributes: dict[str, Any] = {}

@@ -21,7 +21,7 @@ from .variables.exceptions import ExceptionVariable
 if TYPE_CHECKING:
     from .recorder import Recorder
 
-LAZY_WORTHLESS = (type(None), bool)
+SHARED_BY_CHANCE = (int, float, str)      # the same object at two places says nothing
 
 
 class TranslatorServices:
@@ -38,12 +38,14 @@ class TranslatorServices:
 
     def lazy(self, value: Any, source: Source | None) -> VariableTracker:
         """A tracker for a value from outside; unguarded until looked at."""
-        known = self.recorder.objects.get(id(value))
+        known = None if type(value) in SHARED_BY_CHANCE else self.recorder.objects.get(id(value))
         if known is not None and known.existing:
             return self.build(value, source)
         if source is None:
             return self.wrap(value)
-        return LazyVariableTracker(value, source, self)  # type: ignore[arg-type]
+        made = LazyVariableTracker(value, source, self)  # type: ignore[arg-type]
+        self.recorder.outside.append(made)
+        return made
 
     def wrap(self, value: Any, source: Source | None = None) -> VariableTracker:
         """A tracker for a value the tracer computed, or one from outside whose source may be unknown."""

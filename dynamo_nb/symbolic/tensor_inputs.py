@@ -32,6 +32,8 @@ def wrap(builder: VariableBuilder, value: torch.Tensor) -> VariableTracker:
         return OpaqueVariable(value, source, UnsupportedOperation("a tensor over the memory of a NumPy array that is another input"))
     if source is None:
         return OpaqueVariable(value, source, UnsupportedOperation("a tensor that no expression of the frame names"))
+    if not autograd_takes(value):
+        return OpaqueVariable(value, source, UnsupportedOperation("a view whose base was changed in place, which autograd refuses to use"))
     fake = recorder.shapes.fakify(recorder.fake_mode, value, source)
     recorder.keep_alive.append(fake)
     guard(builder, value, fake, source)
@@ -48,6 +50,15 @@ def usable(value: torch.Tensor) -> bool:
     if isinstance(value, FakeTensor) or value.is_nested or value.is_quantized:
         return False
     return value.layout in (torch.strided, torch.sparse_coo, torch.sparse_csr)
+
+
+def autograd_takes(value: torch.Tensor) -> bool:
+    """False for one of several views of a tensor changed since: reading its grad_fn raises."""
+    try:
+        value.is_leaf  # noqa: B018
+    except RuntimeError:
+        return False
+    return True
 
 
 def guard(builder: VariableBuilder, value: torch.Tensor, fake: torch.Tensor, source: Source) -> None:

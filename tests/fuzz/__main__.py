@@ -125,7 +125,9 @@ def main(argv: list[str]) -> int:
         shown[outcome.signature] += 1
         if shown[outcome.signature] <= options.shrinks:
             report(outcome, generate(outcome.seed, outcome.attempt) if outcome.seed >= 0 else None, subject, options.shrink)
-            sys.stdout.flush()
+        else:
+            print(f"=== seed {outcome.seed}: {outcome.status} ({outcome.signature})")
+        sys.stdout.flush()
         if options.stop and found >= options.stop:
             break
     summary(outcomes, time.monotonic() - start, options.why)

@@ -242,3 +242,27 @@ def test_fullgraph_names_line_cause_and_fix() -> None:
         dynamo_nb.compile(go, backend="eager", fullgraph=True)(torch.ones(1))
     text = str(caught.value)
     assert "print" in text and "Hint" in text and "in go" in text and "opaque()" in text and "NB0003" in text
+
+
+def test_views_that_autograd_refuses_can_cross_a_break() -> None:
+    def rows(x):
+        h = x * 2
+        seen = 0
+        for row in h[:2]:
+            h[-1] = -1.0
+            print(seen)
+            seen += row.shape[-1] + row.ndim
+        return h, seen
+
+    differ(rows, (torch.ones(3, 2, requires_grad=True),), (torch.ones(4, 2),))
+
+
+def test_a_view_that_autograd_refuses_raises_where_it_is_used() -> None:
+    def rows(x):
+        h = x * 2
+        first, second = h.unbind(0)
+        h[-1] = -1.0
+        print("break")
+        return first + 1
+
+    differ(rows, (torch.ones(2, 2, requires_grad=True),), (torch.ones(2, 2),))

@@ -411,3 +411,21 @@ def test_module_level_state_of_another_module() -> None:
         assert module.level == 3
     finally:
         del sys.modules["some_settings"]
+
+
+def modes_then_failure(x, index, log):
+    with torch.no_grad():
+        try:
+            y = (x * 2)[index]
+            y = False - y
+        except (RuntimeError, IndexError):
+            log.append(torch.is_grad_enabled())
+    log.append(torch.is_grad_enabled())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return x[index], torch.is_autocast_enabled("cpu")
+
+
+def test_modes_are_put_back_when_the_graph_raises() -> None:
+    good, bad = torch.tensor([0, 1]), torch.tensor([0, 9])
+    differ(modes_then_failure, *((torch.ones(3), index, []) for index in (good, bad, good, bad)))
+    assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...core.exc import StepUnsupported
+import torch
+
+from ...core.exc import ObservedException, StepUnsupported
 from ...core.reasons import UnsupportedOperation
 from .. import protocol
 from ..variables.base import NOTHING, VariableTracker, const
@@ -47,7 +49,7 @@ def _container(tx: Tx, value: VariableTracker) -> Any:
         return _Text(const(repr_of(tx, item)))
 
     if isinstance(value, SequenceVariable) and not isinstance(value, (NamedTupleVariable, SliceVariable)):
-        return value.kind(part(i) for i in value.items)
+        return value.kind((_plain(tx, i) if value.kind is torch.Size else part(i)) for i in value.items)
     if isinstance(value, ConstDictVariable) and value.kind is dict:
         return _Text("{" + ", ".join(f"{const(repr_of(tx, k))}: {const(repr_of(tx, v))}" for k, v in value.items.values()) + "}")
     if isinstance(value, SetVariable):
@@ -123,5 +125,34 @@ def format_(tx: Tx, value: VariableTracker, spec: VariableTracker = ConstantVari
 
 @handles(str.__mod__)
 def mod(tx: Tx, template: VariableTracker, operand: VariableTracker) -> VariableTracker | None:
-    plain = _plain(tx, operand)
-    return None if plain is NOTHING else tx.fold(lambda: const(template) % plain, [], {})
+    operand = operand.realize()
+    given = _operands(tx, operand)
+    if given is NOTHING:
+        return None
+    try:
+        return tx.fold(lambda: const(template) % given, [], {})
+    except ObservedException:
+        if _holds_text(given):
+            raise StepUnsupported(UnsupportedOperation(f"% of a str and a {operand.describe()}")) from None
+        raise
+
+
+def _operands(tx: Tx, operand: VariableTracker) -> Any:
+    """What stands right of the %: a tuple or dict of values, or one value; NOTHING where some text isn't known."""
+    from ..variables.mappings import ConstDictVariable
+    from ..variables.sequences import TupleVariable
+
+    if type(operand) is TupleVariable:
+        parts = [_plain(tx, item) for item in operand.items]
+        return NOTHING if any(p is NOTHING for p in parts) else tuple(parts)
+    if isinstance(operand, ConstDictVariable) and operand.kind is dict:
+        named = {const(k): _plain(tx, v) for k, v in operand.items.values()}
+        return NOTHING if any(p is NOTHING for p in (*named, *named.values())) else named
+    return _plain(tx, operand)
+
+
+def _holds_text(given: Any) -> bool:
+    """Is something given only by its repr, which conversions other than %s and %r would see through?"""
+    if isinstance(given, (list, tuple)):
+        return any(map(_holds_text, given))
+    return any(map(_holds_text, given.values())) if isinstance(given, dict) else isinstance(given, _Text)

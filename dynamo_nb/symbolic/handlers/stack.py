@@ -29,6 +29,8 @@ class StackHandlers:
         """Free variables are bound when the frame is set up."""
 
     def POP_TOP(self, inst: Instruction) -> None:
+        if self.recorder.owned.values:
+            self.recorder.owned.dropping(self, self.stack[-1])  # type: ignore[arg-type]
         self.stack.pop()
 
     def PUSH_NULL(self, inst: Instruction) -> None:
