@@ -19,11 +19,11 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
 
 
 class Fingerprint:
-    """lines: everything. symbols: where each symbolic number is read. operations: what is compared when symbols differ."""
+    """lines: everything. names: what symbols and objects are called after. operations: what is compared when those differ."""
 
     def __init__(self, recorder: Any, code: types.CodeType, graphs: Iterable[Any]) -> None:
         self._graphs = {id(graph) for graph in graphs}
-        self.symbols = {str(symbol): source.name for symbol, (_, source) in recorder.shapes.symbol_sources.items()}
+        self.names = {str(symbol): source.name for symbol, (_, source) in recorder.shapes.symbol_sources.items()}, recorder.merged
         targets = [f"{node.op} {_target(node)}" for node in recorder.graph.nodes if node.op not in ("placeholder", "output")]
         self.operations = [t for t in targets if "sym_" not in t and "operator" not in t]
         self.lines = [
@@ -59,10 +59,10 @@ class Fingerprint:
     def difference(self, other: Fingerprint) -> str | None:
         """None where both traces are the same program.
 
-        Sizes that happen to be equal share a symbol, so symbols can differ between traces of one program;
-        then only the operations are compared.
+        Sizes that happen to be equal share a symbol, and places that happen to hold one object share a name:
+        where such names differ between the traces, only the operations are compared.
         """
-        mine, theirs = (self.lines, other.lines) if self.symbols == other.symbols else (self.operations, other.operations)
+        mine, theirs = (self.lines, other.lines) if self.names == other.names else (self.operations, other.operations)
         for a, b in zip(mine, theirs, strict=False):
             if a != b:
                 return f"the entry has\n    {a}\nand a new trace\n    {b}"

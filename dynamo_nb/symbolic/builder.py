@@ -88,6 +88,7 @@ class VariableBuilder:
         """Reached through a second source: at the next call both must again give one object."""
         if self.source is None or known.source == self.source:
             return
+        self.tx.recorder.merged.add((known.source, self.source))
         if known.source is None:      # met before where no expression names it
             if isinstance(value, (type, types.FunctionType)):
                 self._wrap(value)

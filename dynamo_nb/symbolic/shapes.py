@@ -35,6 +35,7 @@ class SeenValues:
     dynamic_dims: dict[str, set[int]] = dataclasses.field(default_factory=dict)
     numbers: dict[str, int | float] = dataclasses.field(default_factory=dict)
     dynamic_numbers: set[str] = dataclasses.field(default_factory=set)
+    symbolic: dict[str, bool] = dataclasses.field(default_factory=dict)     # what the last trace made of a number
 
     def see_tensor(self, name: str, size: tuple[int, ...]) -> set[int]:
         """Record a tensor's size; returns the dimensions that have changed at some compile."""
@@ -55,7 +56,14 @@ class SeenValues:
 
     def frozen(self) -> SeenValues:
         """What is known now, for a second trace: sees no change that this one doesn't know."""
-        return _FrozenSeen(dynamic_dims={name: set(dims) for name, dims in self.dynamic_dims.items()}, dynamic_numbers=set(self.dynamic_numbers))
+        return _FrozenSeen(
+            dynamic_dims={name: set(dims) for name, dims in self.dynamic_dims.items()}, dynamic_numbers=set(self.dynamic_numbers),
+            symbolic=dict(self.symbolic),
+        )
+
+    def decided(self, name: str) -> bool | None:
+        """For a second trace: was the number symbolic in the first?"""
+        return None
 
 
 class _FrozenSeen(SeenValues):
@@ -64,6 +72,9 @@ class _FrozenSeen(SeenValues):
 
     def see_number(self, name: str, value: int | float) -> bool:
         return name in self.dynamic_numbers
+
+    def decided(self, name: str) -> bool | None:
+        return self.symbolic.get(name)
 
 
 def torch_source(source: Source) -> Any:
@@ -177,6 +188,12 @@ class Shapes:
         return out
 
     def number_is_dynamic(self, value: int | float, source: Source) -> bool:
+        decided = self.seen.decided(source.name)
+        if decided is None:
+            decided = self.seen.symbolic[source.name] = self._decide(value, source)
+        return decided
+
+    def _decide(self, value: int | float, source: Source) -> bool:
         changed = self.seen.see_number(source.name, value)
         if isinstance(value, float):
             if self.config["specialize_float"] or value == 0.0 or value != value or value in (float("inf"), float("-inf")):
