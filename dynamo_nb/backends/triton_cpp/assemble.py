@@ -1,0 +1,151 @@
+"""From a schedule to a native `Program`: slots, integers, steps.
+
+In: a lowered graph, its schedule, the kernels' printed unit and where the compiled functions are. Out: the program's
+arguments. Sizes that are expressions are computed by one generated function, `derived`, from the inputs' integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+
+from .graph import AtenCall, LoweredGraph, NotLowered, ViewOf
+from .ir import Buffer, Kernel
+from .schedule import Schedule, changed_by
+
+Address = Callable[[str], int]
+
+
+class Integers:
+    """Where every size expression stands among the program's integers."""
+
+    def __init__(self, inputs: list[Any]) -> None:
+        self.places: dict[sympy.Expr, int] = {}
+        self.inputs: dict[int, int] = {}
+        self.derived: list[sympy.Expr] = []
+        for i, value in enumerate(inputs):
+            if isinstance(value, sympy.Expr):
+                if value.is_Symbol and value not in self.places:
+                    self.places[value] = len(self.places)
+                self.inputs[i] = self.places[value] if value.is_Symbol else -1
+
+    def of(self, value: Any) -> Any:
+        """An integer of a step: a Python int, or ("i", place)."""
+        value = sympy.sympify(value)
+        if value.is_Integer:
+            return int(value)
+        place = self.places.get(value)
+        if place is None:
+            unknown = [s for s in value.free_symbols if s not in self.places]
+            if unknown:
+                raise NotLowered(f"the size {value}, whose {unknown[0]} no input gives")
+            place = self.places[value] = len(self.places)
+            self.derived.append(value)
+        return ("i", place)
+
+    def all(self, values: Any) -> tuple[Any, ...]:
+        return tuple(map(self.of, values))
+
+
+class Assembler:
+    def __init__(self, graph: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel], counts: dict[str, tuple[Any, int]]) -> None:
+        """kernels: by step; counts: name -> (parallel range, grain)."""
+        self.graph, self.schedule, self.kernels, self.counts = graph, schedule, kernels, counts
+        self.integers = Integers(graph.inputs)
+        self.slots: dict[str, int] = {}
+        self.steps: list[Any] = []
+
+    def slot(self, buffer: Buffer | str) -> int:
+        name = buffer if isinstance(buffer, str) else buffer.name
+        return self.slots.setdefault(name, len(self.slots))
+
+    def steps_of(self, address: Address) -> list[Any]:
+        """The steps; `address` of a kernel's name. Call `finish` for the rest."""
+        for i, step in enumerate(self.schedule.steps):
+            if isinstance(step, ViewOf):
+                b = step.buffer
+                self.steps.append((
+                    "view", self.slot(b), self.slot(step.base), self.integers.all(b.sizes), self.integers.all(b.strides), self.integers.of(step.offset),
+                ))
+            elif isinstance(step, AtenCall):
+                self._aten(step)
+            elif self.kernels[i].phases:
+                self._kernel(self.kernels[i], address)
+            self._free(i)
+        return self.steps
+
+    def _kernel(self, kernel: Kernel, address: Address) -> None:
+        for name in kernel.writes:
+            b = self.graph.buffers[name]
+            if b.kind == "made" and name not in self.slots:
+                sizes, strides = self.integers.all(b.sizes), self.integers.all(b.strides)
+                self.steps.append(("alloc", self.slot(b), b.dtype.torch, b.device, sizes, strides))
+        count, grain = self.counts[kernel.name]
+        slots = tuple(self.slot(n) for n in (*kernel.reads, *kernel.writes))
+        self.steps.append(("kernel", address(kernel.name), slots, self.integers.all(kernel.sizes), self.integers.of(count), grain))
+
+    def _free(self, at: int) -> None:
+        done = [n for n, last in self.schedule.last_use.items() if last == at and n in self.slots]
+        if done:
+            self.steps.append(("free", *(self.slots[n] for n in done)))
+
+    # -- ATen -----------------------------------------------------------------------------------------
+    def _aten(self, step: AtenCall) -> None:
+        schema = step.target._schema
+        args = []
+        for i, argument in enumerate(schema.arguments):
+            if i < len(step.args):
+                value = step.args[i]
+            elif argument.name in step.kwargs:
+                value = step.kwargs[argument.name]
+            else:
+                value = argument.default_value
+            args.append(self._argument(value))
+        self.steps.append(("aten", schema.name, schema.overload_name, tuple(args), self._outs(step.outs)))
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, Buffer):
+            return ("t", self.slot(value))
+        if isinstance(value, sympy.Expr):
+            return self.integers.of(value)
+        if isinstance(value, (list, tuple)):
+            return [self._argument(v) for v in value]
+        if isinstance(value, (torch.Tensor, torch.Generator)):
+            raise NotLowered(f"an argument of type {type(value).__name__}")
+        return value
+
+    def _outs(self, outs: Any) -> Any:
+        def one(out: Any) -> Any:
+            if isinstance(out, Buffer):
+                return self.slot(out)
+            if isinstance(out, tuple):
+                return tuple(map(one, out))
+            if isinstance(out, sympy.Expr) and not out.is_Integer:
+                raise NotLowered("an operator that returns a number")
+            return None
+
+        return tuple(map(one, outs)) if isinstance(outs, tuple) else (one(outs),)
+
+    # -- ends -----------------------------------------------------------------------------------------
+    def inputs(self) -> tuple[Any, ...]:
+        out: list[Any] = []
+        for i, value in enumerate(self.graph.inputs):
+            out.append(("t", self.slot(value)) if isinstance(value, Buffer) else ("i", self.integers.inputs[i]))
+        return (*out, *(("t", self.slot(b)) for b, _ in self.graph.constants))
+
+    def outputs(self) -> tuple[Any, ...]:
+        return tuple(
+            ("t", self.slot(o)) if isinstance(o, Buffer) else self.integers.of(o) if isinstance(o, sympy.Expr) else o for o in self.graph.outputs
+        )
+
+
+def needed_after(schedule: Schedule, step: int) -> Callable[[str], bool]:
+    """Is a buffer of this step used by a later one?"""
+    later = {n for n, last in schedule.last_use.items() if last > step}
+    return later.__contains__
+
+
+__all__ = ["Assembler", "changed_by", "needed_after"]

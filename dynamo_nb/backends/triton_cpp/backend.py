@@ -1,0 +1,142 @@
+"""The backend `triton_cpp`: AOTAutograd, then lower, schedule, print, build, run (design 7).
+
+In: the captured graph. Out: a callable. A graph that can't be lowered, a device without a printer or a missing
+compiler falls back to ATen operator by operator; the reason is logged and shown in `explain`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from typing import Any
+
+import sympy
+import torch
+import torch.fx
+
+from ...core import events
+from ...core.logs import artifact_logger
+from ...native import Program
+from ..aot import aot_compile, decompositions, run_as_is
+from ..registry import register_builtin
+from . import cpp_build, cpp_printer, lower_pointwise, lower_reductions, lower_views  # noqa: F401  (the lowerings register themselves)
+from .assemble import Assembler, needed_after
+from .emit import Emitter
+from .graph import AtenCall, GraphLowering, LoweredGraph, NotLowered
+from .ir import Buffer, Kernel
+from .schedule import Group, Schedule, Scheduler
+
+log = artifact_logger("output_code")
+_numbers = itertools.count()
+
+
+@dataclasses.dataclass
+class CompiledGraph:
+    """What became of one ATen graph: for `explain`, logs and reports."""
+
+    kernels: list[Kernel]
+    aten: list[tuple[str, str]]         # (operator, why it isn't generated)
+    decisions: list[str]
+    source: str
+    seconds: dict[str, float]
+    why: str = ""                       # why nothing was generated
+
+
+def compile_graph(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+    """An AOTAutograd compiler: a boxed callable for an ATen graph."""
+    try:
+        run, compiled = _generate(gm)
+    except NotLowered as err:
+        log.info("graph left to ATen: %s", err)
+        events.emit("generated", CompiledGraph([], [], [], "", {}, str(err)))
+        return run_as_is(gm, inputs)
+    if log.isEnabledFor(20):
+        log.info("GENERATED CODE\n%s\n%s", "\n".join(map(str, compiled.kernels)), compiled.source)
+    events.emit("generated", compiled)
+    return run
+
+
+def _generate(gm: torch.fx.GraphModule) -> tuple[Any, CompiledGraph]:
+    clock = [time.perf_counter()]
+    lowered = GraphLowering(gm).run()
+    devices = {b.device.type for b in lowered.buffers.values()} - {"cpu"}
+    if devices:
+        raise NotLowered(f"tensors on {', '.join(sorted(devices))}")
+    clock.append(time.perf_counter())
+    schedule = Scheduler(lowered).run()
+    kernels = _kernels(lowered, schedule)
+    clock.append(time.perf_counter())
+    program, source = _program(lowered, schedule, kernels)
+    clock.append(time.perf_counter())
+    seconds = dict(zip(("lower", "schedule", "build"), (b - a for a, b in itertools.pairwise(clock)), strict=True))
+    aten = [(str(s.target), s.why) for s in schedule.steps if isinstance(s, AtenCall)]
+    return program, CompiledGraph(list(kernels.values()), aten, schedule.decisions, source, seconds)
+
+
+def _kernels(lowered: LoweredGraph, schedule: Schedule) -> dict[int, Kernel]:
+    made = {}
+    for i, step in enumerate(schedule.steps):
+        if isinstance(step, Group):
+            made[i] = Emitter(lowered.exprs, lowered.buffers, step, f"k{i}", needed_after(schedule, i)).kernel()
+    return made
+
+
+def _program(lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel]) -> tuple[Any, str]:
+    printed = [k for k in kernels.values() if k.phases]
+    unit = cpp_printer.print_unit(printed)
+    counts = {k.name: (unit.kernels[k.name].count, unit.kernels[k.name].grain) for k in printed}
+    sizes = Assembler(lowered, schedule, kernels, counts)
+    sizes.steps_of(lambda name: 0)
+    sizes.outputs()
+    source = unit.source + derived_function(sizes)
+    library = cpp_build.load(source) if printed or sizes.integers.derived else None
+    if library is None and (printed or sizes.integers.derived):
+        raise NotLowered("no working C++ compiler")
+    assembler = Assembler(lowered, schedule, kernels, counts)
+    inputs = assembler.inputs()
+    steps = assembler.steps_of(library.address if library is not None else lambda name: 0)
+    outputs = assembler.outputs()
+    if assembler.integers.derived:
+        assert library is not None
+        steps.insert(0, ("ints", library.address("derived")))
+    program = Program(inputs, len(assembler.slots), len(assembler.integers.places), steps, outputs)
+    return Runner(program, [t for _, t in lowered.constants], library), source
+
+
+def derived_function(assembler: Assembler) -> str:
+    """C text that computes size expressions from the symbols, in place."""
+    if not assembler.integers.derived:
+        return ""
+    places = assembler.integers.places
+    lines = [f"    i[{places[e]}] = {cpp_printer.index_text(e, lambda s: f'i[{places[s]}]')};" for e in assembler.integers.derived]
+    return "\n".join(["", 'extern "C" void derived(long long *i)', "{", *lines, "}", ""])
+
+
+class Runner:
+    """A program with what it needs to live: constants of the graph, the loaded library."""
+
+    _boxed_call = True
+
+    def __init__(self, program: Any, constants: list[torch.Tensor], library: Any) -> None:
+        self.program, self.constants, self.library = program, constants, library
+
+    def __call__(self, args: list[Any]) -> Any:
+        if self.constants:
+            args.extend(self.constants)
+        return self.program(args)
+
+
+@register_builtin("triton_cpp")
+def triton_cpp(gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inputs: list[Any] | None = None, **options: Any) -> Any:
+    """Our own code generator: fused C++ kernels on the CPU; everything else is called."""
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    return aot_compile(
+        gm, example_inputs, fake_inputs, fw_compiler=compile_graph, decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition
+    )
+
+
+triton_cpp.takes_fake_inputs = True  # type: ignore[attr-defined]
+
+__all__ = ["Buffer", "CompiledGraph", "compile_graph", "sympy", "triton_cpp"]

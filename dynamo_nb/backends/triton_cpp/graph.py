@@ -1,0 +1,338 @@
+"""From an ATen graph to definitions: what is computed into memory, what is left to ATen.
+
+In: a functional graph past AOTAutograd, with example values in `meta["val"]`. Out: `LoweredGraph`: buffers and an
+ordered list of `Definition`s (to be scheduled into kernels) and `AtenCall`s. A lowering of the table turns an
+operator's arguments into a lazy tensor; an operator without one, or one that raises `NotLowered`, is called.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+import torch.fx
+
+from .exprs import Exprs, Read
+from .ir import Buffer, DType, Expr, Op, walk
+from .tensors import LazyTensor, contiguous, from_buffer, sympy_of, variables
+
+LOWERINGS: dict[Any, Callable[..., Any]] = {}
+EXPENSIVE = frozenset((
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid pow div sqrt rsqrt atan2 hypot"
+).split())
+MAX_OPERATIONS, MAX_READS = 64, 12
+
+
+class NotLowered(Exception):
+    """This call of an operator is left to ATen; the text says why."""
+
+
+def lowers(*targets: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a lowering: fn(lowering, *args, **kwargs) of the operator's arguments gives a LazyTensor, or a tuple of them."""
+
+    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+        for target in targets:
+            for overload in [getattr(target, o) for o in target.overloads()] if isinstance(target, torch._ops.OpOverloadPacket) else [target]:
+                LOWERINGS[overload] = fn
+        return fn
+
+    return register
+
+
+@dataclasses.dataclass(eq=False)
+class Definition:
+    """buffer[d0, …] = value, or its fold of kind `kind` over the inner variables that follow the outer ones.
+
+    sizes: of the outer variables (the buffer's, 1 where elements share memory); inner: of the folded ones.
+    """
+
+    buffer: Buffer
+    sizes: tuple[sympy.Expr, ...]
+    value: Expr
+    kind: str = ""
+    inner: tuple[sympy.Expr, ...] = ()
+    origins: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(eq=False)
+class AtenCall:
+    """target(*args, **kwargs), where Buffers stand for tensors and sympy expressions for integers.
+
+    outs: a Buffer, a sympy expression (an integer that it returns), None, or a nested tuple of those.
+    """
+
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outs: Any
+    why: str
+    origins: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(eq=False)
+class ViewOf:
+    """buffer is a view of base, `offset` elements behind its start."""
+
+    buffer: Buffer
+    base: Buffer
+    offset: sympy.Expr
+
+
+Step = Definition | AtenCall | ViewOf
+
+
+@dataclasses.dataclass
+class LoweredGraph:
+    inputs: list[Any]                       # Buffers, sympy symbols, or None for what is never used
+    steps: list[Step]
+    outputs: list[Any]                      # Buffers, sympy expressions, numbers or None
+    buffers: dict[str, Buffer]
+    exprs: Exprs
+    constants: list[tuple[Buffer, torch.Tensor]]
+
+
+class GraphLowering:
+    """Walks the graph once; `node` is the operator being lowered."""
+
+    def __init__(self, gm: torch.fx.GraphModule) -> None:
+        self.gm = gm
+        self.exprs = Exprs()
+        self.steps: list[Step] = []
+        self.buffers: dict[str, Buffer] = {}
+        self.env: dict[torch.fx.Node, Any] = {}
+        self.node: torch.fx.Node = next(iter(gm.graph.nodes))
+        self.inputs: list[Any] = []
+        self.constants: list[tuple[Buffer, torch.Tensor]] = []
+        self.owner: dict[str, torch.fx.Node] = {}       # buffer -> the node whose value it was made for
+        self.last_use = {arg: node for node in gm.graph.nodes for arg in node.all_input_nodes}
+
+    def run(self) -> LoweredGraph:
+        outputs: list[Any] = []
+        for node in self.gm.graph.nodes:
+            self.node = node
+            if node.op == "placeholder":
+                self.env[node] = self._input(node)
+            elif node.op == "get_attr":
+                self.env[node] = self._constant(node)
+            elif node.op == "output":
+                outputs = [self._output(a) for a in torch.fx.node.map_arg(node.args[0], lambda n: n)]
+            else:
+                self.env[node] = self._call(node)
+        return LoweredGraph(self.inputs, self.steps, outputs, self.buffers, self.exprs, self.constants)
+
+    # -- nodes --------------------------------------------------------------------------------------
+    def _input(self, node: torch.fx.Node) -> Any:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and type(value).__name__ in ("FakeTensor", "Tensor", "Parameter"):
+            buffer = self.new_buffer(value, "input")
+            self.inputs.append(buffer)
+            return from_buffer(self.exprs, buffer) if buffer.dtype in DType else buffer
+        expr = sympy_of(value) if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool) else None
+        if expr is None:
+            raise NotLowered(f"an input of type {type(value).__name__}")
+        self.inputs.append(expr)
+        return expr
+
+    def _constant(self, node: torch.fx.Node) -> Any:
+        value: Any = self.gm
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if type(value) not in (torch.Tensor, torch.nn.Parameter) or DType.of(value.dtype) is None:
+            raise NotLowered(f"the graph holds a {type(value).__name__}, {node.target}")
+        buffer = self.new_buffer(value, "constant")
+        self.constants.append((buffer, value))
+        node.meta.setdefault("val", value)
+        return from_buffer(self.exprs, buffer)
+
+    def _call(self, node: torch.fx.Node) -> Any:
+        target = node.target
+        if target is torch.ops.aten.sym_size.int or not isinstance(target, torch._ops.OpOverload):
+            return self._python_call(node)
+        why = self._why_aten(node, target)
+        if not why:
+            try:
+                args, kwargs = torch.fx.node.map_arg(node.args, self._value), torch.fx.node.map_arg(node.kwargs, self._value)
+                return self._bounded(LOWERINGS[target](self, *args, **kwargs))
+            except NotLowered as err:
+                why = str(err)
+        return self.aten_call(node, why)
+
+    def _python_call(self, node: torch.fx.Node) -> Any:
+        value = node.meta.get("val")
+        if isinstance(value, (int, torch.SymInt)):
+            return sympy_of(value)
+        if node.target is operator.getitem:
+            return self.env[node.args[0]][node.args[1]]  # type: ignore[index]
+        raise NotLowered(f"a call of {node.target}")
+
+    def _why_aten(self, node: torch.fx.Node, target: Any) -> str:
+        if target not in LOWERINGS:
+            return "no lowering"
+        for value in (node.meta.get("val"), *(n.meta.get("val") for n in node.all_input_nodes)):
+            for tensor in value if isinstance(value, (list, tuple)) else (value,):
+                if isinstance(tensor, torch.Tensor):
+                    if DType.of(tensor.dtype) is None:
+                        return f"dtype {tensor.dtype}"
+                    if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
+                        return f"layout {tensor.layout}"
+        return ""
+
+    def _value(self, node: torch.fx.Node) -> Any:
+        return self.env[node]
+
+    def _output(self, value: Any) -> Any:
+        """A tensor of its own for every operator but views: a clone may not be what it was cloned from."""
+        if not isinstance(value, torch.fx.Node):
+            return value
+        lowered = self.env[value]
+        if not isinstance(lowered, LazyTensor):
+            return lowered
+        if isinstance(lowered.value, Read) and not is_view(value) and self.owner[lowered.value.buffer] is not value:
+            made = self.new_buffer(value.meta["val"], "made")
+            self.define(made, lowered.value, origins=(value.name,))
+            return made
+        return self.placed(value)
+
+    def placed(self, node: torch.fx.Node) -> Buffer:
+        """The buffer of a node's value, from now on."""
+        buffer = self.in_memory(self.env[node], node.meta["val"], (node.name,))
+        if buffer is not self.env[node].buffer:
+            self.env[node] = from_buffer(self.exprs, buffer)
+            self.owner[buffer.name] = node
+        return buffer
+
+    # -- memory -------------------------------------------------------------------------------------
+    def new_buffer(self, example: torch.Tensor, kind: str) -> Buffer:
+        """A buffer with the sizes and strides of the example. Types no kernel handles get dtype None and only go to ATen."""
+        name = f"{'in' if kind == 'input' else 'b'}{len(self.buffers)}"
+        sizes, strides = tuple(map(sympy_of, example.size())), tuple(map(sympy_of, example.stride())) if example.layout is torch.strided else ()
+        made = Buffer(name, DType.of(example.dtype), sizes, strides, kind, example.device)  # type: ignore[arg-type]
+        self.buffers[name] = made
+        self.owner[name] = self.node
+        return made
+
+    def temporary(self, sizes: tuple[sympy.Expr, ...], dtype: DType, device: torch.device) -> Buffer:
+        name = f"b{len(self.buffers)}"
+        made = self.buffers[name] = Buffer(name, dtype, sizes, contiguous(sizes), "made", device)
+        self.owner[name] = self.node
+        return made
+
+    def define(self, buffer: Buffer, value: Expr, kind: str = "", inner: tuple[sympy.Expr, ...] = (), origins: tuple[str, ...] = ()) -> None:
+        sizes = tuple(sympy.Integer(1) if stride == 0 else size for size, stride in zip(buffer.sizes, buffer.strides, strict=True))
+        self.steps.append(Definition(buffer, sizes, value, kind, inner, origins or (self.node.name,)))
+
+    def in_memory(self, tensor: LazyTensor, example: torch.Tensor | None = None, origins: tuple[str, ...] = ()) -> Buffer:
+        """The buffer that holds the tensor, laid out as the example (row-major without one); computed into one where needed."""
+        buffer = tensor.buffer
+        if buffer is not None and (example is None or _same_layout(buffer, example)):
+            return buffer
+        viewed = self._view(tensor, example)
+        if viewed is not None:
+            return viewed
+        made = self.new_buffer(example, "made") if example is not None else self.temporary(tensor.sizes, tensor.dtype, tensor.device)
+        self.define(made, tensor.value, origins=origins)
+        return made
+
+    def _view(self, tensor: LazyTensor, example: torch.Tensor | None) -> Buffer | None:
+        """The tensor as a strided view of the buffer that it reads, if it is one with the example's layout."""
+        value = tensor.value
+        if not isinstance(value, Read) or value.indirect:
+            return None
+        base = self.buffers[value.buffer]
+        place = sympy.expand(sum((i * s for i, s in zip(value.index, base.strides, strict=True)), sympy.Integer(0)))
+        strides = tuple(sympy.Integer(0) if n == 1 else place.coeff(v) for v, n in zip(variables(tensor.ndim), tensor.sizes, strict=True))
+        offset = sympy.expand(place - sum((s * v for s, v in zip(strides, variables(tensor.ndim), strict=True)), sympy.Integer(0)))
+        if offset.free_symbols & set(variables(tensor.ndim)) or any(s.free_symbols & set(variables(tensor.ndim)) for s in strides):
+            return None
+        if any(s.is_negative for s in strides):
+            return None
+        name = f"v{len(self.buffers)}"
+        if example is not None:
+            wanted = tuple(map(sympy_of, example.stride()))
+            if any(a != b and n != 1 for a, b, n in zip(strides, wanted, tensor.sizes, strict=True)):
+                return None
+            strides = wanted
+        if offset == 0 and base.sizes == tensor.sizes and base.strides == strides:
+            return base
+        made = self.buffers[name] = Buffer(name, tensor.dtype, tensor.sizes, strides, "view", tensor.device)
+        self.owner[name] = self.owner[base.name]
+        self.steps.append(ViewOf(made, base, offset))
+        return made
+
+    def realized(self, tensor: LazyTensor, example: torch.Tensor | None = None) -> LazyTensor:
+        return from_buffer(self.exprs, self.in_memory(tensor, example))
+
+    def _bounded(self, result: Any) -> Any:
+        """Keep expressions small, and compute once what is dear and used by several."""
+        if not isinstance(result, LazyTensor) or result.buffer is not None:
+            return result
+        parts = list(walk(result.value))
+        operations = [e for e in parts if isinstance(e, Op)]
+        reads = sum(isinstance(e, Read) for e in parts)
+        dear = len(self.node.users) > 1 and any(e.name in EXPENSIVE for e in operations)
+        if dear or len(operations) > MAX_OPERATIONS or reads > MAX_READS:
+            return self.realized(result, self.node.meta["val"])
+        return result
+
+    def before_write(self, written: list[Buffer]) -> None:
+        """An operator is about to change these buffers: what would read them later is computed now."""
+        names = {b.name for b in written}
+        for node, value in list(self.env.items()):
+            if isinstance(value, LazyTensor) and self._is_live(node) and any(isinstance(e, Read) and e.buffer in names for e in walk(value.value)):
+                if value.buffer is None or value.buffer.name not in names:
+                    self.env[node] = self.realized(value, node.meta["val"])
+
+    def _is_live(self, node: torch.fx.Node) -> bool:
+        return node in self.last_use
+
+    # -- ATen ---------------------------------------------------------------------------------------
+    def aten_call(self, node: torch.fx.Node, why: str) -> Any:
+        def prepared(arg: Any) -> Any:
+            if isinstance(arg, torch.fx.Node):
+                return self.placed(arg) if isinstance(self.env[arg], LazyTensor) else self.env[arg]
+            return arg
+
+        args, kwargs = torch.fx.node.map_arg(node.args, prepared), torch.fx.node.map_arg(node.kwargs, prepared)
+        target: Any = node.target
+        written = [a for a, s in zip(args, target._schema.arguments, strict=False) if s.alias_info is not None and s.alias_info.is_write]
+        if written:
+            self.before_write([b for b in written if isinstance(b, Buffer)])
+        outs = self._results(node.meta.get("val"))
+        self.steps.append(AtenCall(target, tuple(args), dict(kwargs), outs, why, (node.name,)))
+        return self._lazy(outs)
+
+    def _results(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self.new_buffer(value, "aten")
+        if isinstance(value, (list, tuple)):
+            return tuple(map(self._results, value))
+        if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
+            return sympy_of(value)
+        if value is None:
+            return None
+        raise NotLowered(f"{self.node.target} returns a {type(value).__name__}")
+
+    def _lazy(self, outs: Any) -> Any:
+        if isinstance(outs, tuple):
+            return tuple(map(self._lazy, outs))
+        return from_buffer(self.exprs, outs) if isinstance(outs, Buffer) and outs.dtype is not None else outs
+
+
+def is_view(node: torch.fx.Node) -> bool:
+    """Is the node's value part of another node's by meaning?"""
+    if node.op == "placeholder" or node.target is operator.getitem:
+        return True
+    returns = node.target._schema.returns if isinstance(node.target, torch._ops.OpOverload) else ()
+    return bool(returns) and returns[0].alias_info is not None
+
+
+def _same_layout(buffer: Buffer, example: torch.Tensor) -> bool:
+    sizes, strides = tuple(map(sympy_of, example.size())), tuple(map(sympy_of, example.stride()))
+    return buffer.sizes == sizes and all(a == b or n == 1 for a, b, n in zip(buffer.strides, strides, sizes, strict=True))
+
+
+__all__ = ["LOWERINGS", "AtenCall", "Definition", "GraphLowering", "LoweredGraph", "NotLowered", "lowers", "variables"]

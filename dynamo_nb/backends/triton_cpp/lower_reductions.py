@@ -1,0 +1,258 @@
+"""Lowerings of reductions and what is built of them: means, variances, softmax and the norms.
+
+A fold goes into a buffer of its compute type (f32 for half types, as eager accumulates); what follows reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+
+from .exprs import ONE, Exprs
+from .graph import GraphLowering, NotLowered, lowers
+from .ir import DType, Expr
+from .lower_pointwise import supported
+from .tensors import LazyTensor, from_buffer, product, variable, variables
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+Dims = Sequence[int] | int | None
+
+
+def dims_of(x: LazyTensor, dims: Dims) -> list[int]:
+    """Reduced dimensions, ascending; none or an empty list mean all."""
+    if dims is None or (isinstance(dims, Sequence) and not dims):
+        return list(range(x.ndim))
+    return sorted(d % x.ndim for d in ([dims] if isinstance(dims, int) else dims)) if x.ndim else []
+
+
+def fold(g: GraphLowering, x: LazyTensor, dims: list[int], kind: str, dtype: DType, keepdim: bool) -> LazyTensor:
+    """Fold the dimensions away, in `dtype`; with keepdim they stay with size 1."""
+    kept = [d for d in range(x.ndim) if d not in dims]
+    index: list[sympy.Expr] = [sympy.Integer(0)] * x.ndim
+    for place, d in enumerate((*kept, *dims)):
+        index[d] = variable(place)
+    value = g.exprs.cast(x.at(index), dtype) if kind not in ("argmax", "argmin") else x.at(index)
+    buffer = g.temporary(tuple(x.sizes[d] for d in kept), DType.i64 if kind in ("argmax", "argmin") else dtype, x.device)
+    g.define(buffer, value, kind, tuple(x.sizes[d] for d in dims))
+    out = from_buffer(g.exprs, buffer)
+    if keepdim:
+        for d in dims:
+            out = out.unsqueeze(d)
+    return out
+
+
+def compute_type(dtype: DType) -> DType:
+    return DType.f32 if dtype in (DType.f16, DType.bf16) else dtype
+
+
+def cast(x: LazyTensor, dtype: DType) -> LazyTensor:
+    return x if x.dtype is dtype else x.with_value(x.exprs.cast(x.value, dtype))
+
+
+def zipped(name: str, a: LazyTensor, b: LazyTensor | float, dtype: DType | None = None) -> LazyTensor:
+    """An operation on a and b, broadcast; of one type."""
+    sizes = a.sizes
+    if isinstance(b, LazyTensor):
+        rank = max(a.ndim, b.ndim)
+        left, right = (ONE,) * (rank - a.ndim) + a.sizes, (ONE,) * (rank - b.ndim) + b.sizes
+        sizes = tuple(n if m == 1 else m for m, n in zip(left, right, strict=True))
+    first = a.expand(sizes)
+    other = b.expand(sizes).value if isinstance(b, LazyTensor) else a.exprs.const(b, a.dtype)
+    return LazyTensor(a.exprs, sizes, dtype or a.dtype, a.device, a.exprs.op(name, first.value, other))
+
+
+def mapped(name: str, a: LazyTensor) -> LazyTensor:
+    return a.with_value(a.exprs.op(name, a.value))
+
+
+def count(exprs: Exprs, x: LazyTensor, dims: list[int], dtype: DType) -> Expr:
+    """How many elements are folded, as a number of the type."""
+    return exprs.cast(exprs.index(product([x.sizes[d] for d in dims])), dtype)
+
+
+def divided(x: LazyTensor, by: Expr) -> LazyTensor:
+    return x.with_value(x.exprs.op("div", x.value, by))
+
+
+# -- operators ------------------------------------------------------------------------------------------
+@lowers(aten.sum.default, aten.sum.dim_IntList, aten.prod.default, aten.prod.dim_int)
+def sum_(g: GraphLowering, x: LazyTensor, dims: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> LazyTensor:
+    result = supported(g.node.meta["val"].dtype)
+    kind = "sum" if "sum" in str(g.node.target) else "prod"
+    return cast(fold(g, cast(x, compute_type(result)), dims_of(x, dims), kind, compute_type(result), keepdim), result)
+
+
+@lowers(aten.mean.default, aten.mean.dim)
+def mean(g: GraphLowering, x: LazyTensor, dims: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> LazyTensor:
+    result = supported(g.node.meta["val"].dtype)
+    return cast(_mean(g, cast(x, compute_type(result)), dims_of(x, dims), keepdim), result)
+
+
+def _mean(g: GraphLowering, x: LazyTensor, dims: list[int], keepdim: bool) -> LazyTensor:
+    total = fold(g, x, dims, "sum", x.dtype, keepdim)
+    return divided(total, count(g.exprs, x, dims, x.dtype))
+
+
+@lowers(aten.amax.default, aten.amin.default)
+def amax(g: GraphLowering, x: LazyTensor, dims: Dims = (), keepdim: bool = False) -> LazyTensor:
+    kind = "max" if "amax" in str(g.node.target) else "min"
+    folded = dims_of(x, dims)
+    _not_empty(x, folded)
+    if x.dtype is DType.b1:
+        kind = "any" if kind == "max" else "all"
+    return fold(g, x, folded, kind, x.dtype, keepdim)
+
+
+@lowers(aten.max.default, aten.min.default)
+def max_(g: GraphLowering, x: LazyTensor) -> LazyTensor:
+    _not_empty(x, list(range(x.ndim)))
+    return fold(g, x, list(range(x.ndim)), "max" if "max" in str(g.node.target) else "min", x.dtype, False) if x.dtype is not DType.b1 else _refuse()
+
+
+def _refuse() -> LazyTensor:
+    raise NotLowered("an extreme of bools")
+
+
+@lowers(aten.max.dim, aten.min.dim)
+def max_dim(g: GraphLowering, x: LazyTensor, dim: int, keepdim: bool = False) -> tuple[LazyTensor, LazyTensor]:
+    kind, dims = ("max" if "max" in str(g.node.target) else "min"), dims_of(x, dim)
+    _not_empty(x, dims)
+    if x.dtype is DType.b1:
+        _refuse()
+    return fold(g, x, dims, kind, x.dtype, keepdim), fold(g, x, dims, f"arg{kind}", x.dtype, keepdim)
+
+
+@lowers(aten.argmax.default, aten.argmin.default)
+def argmax(g: GraphLowering, x: LazyTensor, dim: int | None = None, keepdim: bool = False) -> LazyTensor:
+    dims = dims_of(x, dim)
+    _not_empty(x, dims)
+    return fold(g, x, dims, "argmax" if "argmax" in str(g.node.target) else "argmin", x.dtype, keepdim)
+
+
+def _not_empty(x: LazyTensor, dims: list[int]) -> None:
+    """Eager raises for the extreme of nothing: sizes that may be 0 are left to it."""
+    if any(x.sizes[d].is_positive is not True for d in dims):
+        raise NotLowered("a fold over what may be empty")
+
+
+@lowers(aten.any.default, aten.any.dim, aten.any.dims, aten.all.default, aten.all.dim, aten.all.dims)
+def any_(g: GraphLowering, x: LazyTensor, dims: Dims = None, keepdim: bool = False) -> LazyTensor:
+    result = supported(g.node.meta["val"].dtype)
+    return cast(fold(g, cast(x, DType.b1), dims_of(x, dims), "any" if ".any" in str(g.node.target) else "all", DType.b1, keepdim), result)
+
+
+@lowers(aten.logsumexp.default)
+def logsumexp(g: GraphLowering, x: LazyTensor, dims: Dims, keepdim: bool = False) -> LazyTensor:
+    result = supported(g.node.meta["val"].dtype)
+    if not x.dtype.is_float:
+        raise NotLowered("logsumexp of integers")
+    folded = dims_of(x, dims)
+    _not_empty(x, folded)
+    values = cast(x, compute_type(result))
+    top = fold(g, values, folded, "max", values.dtype, True)
+    finite = top.with_value(g.exprs.op("where", g.exprs.op("isinf", top.value), g.exprs.const(0, top.dtype), top.value))
+    total = fold(g, mapped("exp", zipped("sub", values, finite)), folded, "sum", values.dtype, True)
+    out = zipped("add", mapped("log", total), finite)
+    return cast(out if keepdim else out.squeeze(folded), result)
+
+
+# -- variance ---------------------------------------------------------------------------------------------
+def moments(g: GraphLowering, x: LazyTensor, dims: list[int], correction: float) -> tuple[LazyTensor, LazyTensor]:
+    """Variance and mean with the folded dimensions kept; two passes: the mean, then the squares of what is left."""
+    middle = g.realized(_mean(g, x, dims, True))
+    left = zipped("sub", x, middle)
+    squares = fold(g, zipped("mul", left, left), dims, "sum", x.dtype, True)
+    exprs = g.exprs
+    n = exprs.op("sub", count(exprs, x, dims, x.dtype), exprs.const(correction, x.dtype))
+    return divided(squares, exprs.op("max", n, exprs.const(0, x.dtype))), middle
+
+
+@lowers(aten.var_mean.correction, aten.var.correction, aten.var.dim, aten.std.correction, prims.var.default)
+def var_mean(g: GraphLowering, x: LazyTensor, dims: Dims = None, *args: Any, correction: float | None = 1, keepdim: bool = False, **kwargs: Any) -> Any:
+    name = str(g.node.target)
+    if args or "prims" in name or not x.dtype.is_float:
+        raise NotLowered("this form of var")
+    folded = dims_of(x, dims)
+    variance, middle = moments(g, cast(x, compute_type(x.dtype)), folded, 1 if correction is None else correction)
+    if not keepdim:
+        variance, middle = variance.squeeze(folded), middle.squeeze(folded)
+    if "std" in name:
+        return cast(mapped("sqrt", variance), x.dtype)
+    return (cast(variance, x.dtype), cast(middle, x.dtype)) if "var_mean" in name else cast(variance, x.dtype)
+
+
+# -- softmax ----------------------------------------------------------------------------------------------
+@lowers(aten._softmax.default, aten._log_softmax.default, aten._safe_softmax.default)
+def softmax(g: GraphLowering, x: LazyTensor, dim: int, half_to_float: Any = False) -> LazyTensor:
+    name, result = str(g.node.target), supported(g.node.meta["val"].dtype)
+    if "safe" in name or not x.dtype.is_float or x.ndim == 0:
+        raise NotLowered("this form of softmax")
+    dims = [dim % x.ndim]
+    _not_empty(x, dims)
+    values = cast(x, compute_type(result))
+    top = fold(g, values, dims, "max", values.dtype, True)
+    left = zipped("sub", values, top)
+    if "log" in name:
+        total = fold(g, mapped("exp", left), dims, "sum", values.dtype, True)
+        return cast(zipped("sub", left, mapped("log", total)), result)
+    powers = g.realized(mapped("exp", left))
+    return cast(zipped("div", powers, fold(g, powers, dims, "sum", values.dtype, True)), result)
+
+
+# -- norms ------------------------------------------------------------------------------------------------
+@lowers(aten.native_layer_norm.default)
+def native_layer_norm(g: GraphLowering, x: LazyTensor, shape: Sequence[Any], weight: Any, bias: Any, eps: float) -> tuple[LazyTensor, ...]:
+    dims = list(range(x.ndim - len(shape), x.ndim))
+    if any(p is not None and p.dtype is not x.dtype for p in (weight, bias)):
+        raise NotLowered("layer_norm with parameters of another type")
+    work = compute_type(x.dtype)
+    values = cast(x, work)
+    variance, middle = moments(g, values, dims, 0)
+    scale = g.realized(mapped("rsqrt", zipped("add", variance, eps)))
+    out = zipped("mul", zipped("sub", values, middle), scale)
+    if weight is not None:
+        out = zipped("mul", out, cast(weight, work))
+    if bias is not None:
+        out = zipped("add", out, cast(bias, work))
+    _, mean_example, scale_example = g.node.meta["val"]
+    return cast(out, x.dtype), cast(middle, supported(mean_example.dtype)), cast(scale, supported(scale_example.dtype))
+
+
+def _channels(x: LazyTensor, like: LazyTensor) -> LazyTensor:
+    """A value a channel, over a tensor with the channels in its second dimension."""
+    return x.view((ONE, x.sizes[0], *(ONE for _ in range(like.ndim - 2))))
+
+
+@lowers(aten._native_batch_norm_legit_functional.default)
+def native_batch_norm(
+    g: GraphLowering, x: LazyTensor, weight: Any, bias: Any, running_mean: LazyTensor, running_var: LazyTensor, training: bool, momentum: float, eps: float,
+) -> tuple[LazyTensor, ...]:
+    others = [p for p in (weight, bias, running_mean, running_var) if p is not None]
+    if any(p.dtype is not x.dtype for p in others) or x.dtype in (DType.f16, DType.bf16) or x.ndim < 2:
+        raise NotLowered("batch_norm of mixed types")
+    if not training:
+        raise NotLowered("batch_norm by running statistics")
+    dims = [d for d in range(x.ndim) if d != 1]
+    variance, middle = (g.realized(v) for v in moments(g, x, dims, 0))
+    scale = g.realized(mapped("rsqrt", zipped("add", variance, eps)))
+    out = zipped("mul", zipped("sub", x, middle), scale)
+    if weight is not None:
+        out = zipped("mul", out, _channels(weight, x))
+    if bias is not None:
+        out = zipped("add", out, _channels(bias, x))
+    exprs, n = g.exprs, count(g.exprs, x, dims, x.dtype)
+    unbiased = exprs.op("div", n, exprs.op("sub", n, exprs.const(1, x.dtype)))
+    flat_mean, flat_var = middle.squeeze(dims), variance.squeeze(dims)
+    new_var = flat_var.with_value(exprs.op("mul", flat_var.value, unbiased))
+    return out, flat_mean, scale.squeeze(dims), _moved(running_mean, flat_mean, momentum), _moved(running_var, new_var, momentum)
+
+
+def _moved(old: LazyTensor, new: LazyTensor, momentum: float) -> LazyTensor:
+    return zipped("add", zipped("mul", new, momentum), zipped("mul", old, 1 - momentum))
+
+
+__all__ = ["fold", "moments", "variables"]
