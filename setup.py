@@ -50,7 +50,7 @@ class BuildExt(build_ext):
         compile_one = self.compiler._compile
 
         def compile_by_language(obj, src, ext, cc_args, extra_postargs, pp_opts):  # type: ignore[no-untyped-def]
-            flags = ["-std=c++20", "-Wno-missing-field-initializers"] if ext == ".cpp" else ["-std=gnu11"]
+            flags = ["-std=c++20", "-Wno-missing-field-initializers", "-fopenmp"] if ext == ".cpp" else ["-std=gnu11"]
             compile_one(obj, src, ext, cc_args, [*extra_postargs, *flags], pp_opts)
 
         self.compiler._compile = compile_by_language
@@ -66,7 +66,7 @@ extension = Extension(
     "dynamo_nb.native._native",
     sources,
     depends=[*headers, "setup.py"],
-    libraries=["torch_cpu", "c10"],
+    libraries=["torch_python", "torch_cpu", "c10"],  # and no libgomp: OpenMP must be the one that torch has loaded
     extra_compile_args=["-O2", "-flto=1", "-fno-plt", "-fvisibility=hidden", "-Wall", "-Wno-unused-function"],
     extra_link_args=["-flto=1", "-O2"],
     language="c++",

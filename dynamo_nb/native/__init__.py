@@ -1,4 +1,4 @@
-"""Python face of the native part: compiled functions, hook regions, cache entries, the guard tree.
+"""Python face of the native part: compiled functions, hook regions, cache entries, the guard tree, compiled graphs.
 
 What comes in: functions, code objects, regions, native guard forms. What goes out: the types and
 functions of `_native`, checked at import against the running Python and torch. Used by guards,
@@ -49,6 +49,7 @@ from ._native import (  # noqa: E402
     CacheEntry,
     CompiledFunction,
     GuardManager,
+    Program,
     Region,
     RootGuardManager,
     TailCall,
@@ -86,6 +87,7 @@ __all__ = [
     "CacheEntry",
     "CompiledFunction",
     "GuardManager",
+    "Program",
     "Region",
     "RootGuardManager",
     "TailCall",

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
 
@@ -60,6 +60,36 @@ class CompiledFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: Any, owner: Any = ..., /) -> Any: ...
     def __getattr__(self, name: str) -> Any: ...
+
+class Program:
+    """A compiled graph that runs without Python between its operations.
+
+    A call has `slots` places for tensors and `ints` integers (64 bits, 0 at first). An int expression is an int or ("i", k).
+
+    inputs: one form per argument: ("t", slot) a tensor, ("i", k) an int.
+    outputs: ("t", slot), ("i", k), or a constant: None, int, float, bool. An undefined tensor comes out as None.
+    steps, run in order:
+      ("ints", address)                               void f(int64_t *ints): computes derived integers in place
+      ("alloc", slot, dtype, device, sizes, strides)  a new tensor, contents undefined
+      ("kernel", address, slots, ints, count, grain)  void k(void *const *pointers, const int64_t *ints, int64_t begin, int64_t end):
+          over [0, count), split among torch's intra-op threads as at::parallel_for does where count > grain; not called for 0.
+          pointers: the slots' data; ints: values of int expressions
+      ("aten", name, overload, args, outs)            an operator, by its schema: all arguments in order, keyword-only ones too.
+          args: ("t", slot), ("i", k), constants, lists of these; outs, one per returned value: a slot, a tuple of slots for
+          Tensor[], ("i", k) for an integer, None to drop it
+      ("view", slot, base, sizes, strides, offset)    as_strided, the offset relative to the base's
+      ("same", slot, other)                           both hold the same tensor
+      ("free", slot, ...)                             drops the slots' references
+
+    Steps run without the GIL, below autograd and autocast. Views share memory but no version counter, and kernels that write to
+    an input don't raise its version: that is the caller's part, as in AOTAutograd.
+    ValueError and TypeError name the step that can't be.
+    """
+
+    _boxed_call: bool
+    def __init__(self, inputs: tuple[Any, ...], slots: int, ints: int, steps: Sequence[tuple[Any, ...]], outputs: tuple[Any, ...]) -> None: ...
+    def __call__(self, args: list[Any], /) -> tuple[Any, ...]: ...
+    def call(self, *args: Any) -> tuple[Any, ...]: ...
 
 class TailCall: ...
 

@@ -9,6 +9,7 @@
  * driver.c   choosing an entry for a unit, running it, tail calls, fragments
  * compiled.c the CompiledFunction type
  * guards.cpp the guard tree (declared in guards.hpp)
+ * program.cpp the Program type, which runs compiled graphs (declared in program.hpp)
  */
 #ifndef DNB_H
 #define DNB_H
@@ -143,6 +144,9 @@ int dnb_guard_check(PyObject *root, PyObject *const *locals, Py_ssize_t n, PyObj
                     PyObject *closure);
 bool dnb_guard_root_check(PyObject *object);
 int dnb_guards_init(PyObject *module);
+
+/* ---- program.cpp ---- */
+int dnb_program_init(PyObject *module);
 
 #ifdef __cplusplus
 }

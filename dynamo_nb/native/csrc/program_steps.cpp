@@ -1,0 +1,214 @@
+// Steps that need no operator: buffers, kernels, derived integers, views.
+#include "program.hpp"
+#include <ATen/EmptyTensor.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
+
+namespace dnb {
+
+static PyObject *item(PyObject *form, int i) { return PyTuple_GET_ITEM(form, i); }
+
+// ("ints", address)
+struct IntsStep : Step {
+    void (*function)(int64_t *);
+    void run(Frame &frame) const override { function(frame.ints); }
+};
+
+StepPtr make_ints_step(Builder &, PyObject *form)
+{
+    auto step = std::make_unique<IntsStep>();
+    step->function = reinterpret_cast<void (*)(int64_t *)>(address_of(item(form, 1)));
+    return step;
+}
+
+// ("alloc", slot, dtype, device, sizes, strides), on the CPU
+struct AllocStep : Step {
+    int slot;
+    at::ScalarType dtype;
+    IntList sizes, strides;
+
+    void run(Frame &frame) const override
+    {
+        Ints size_room, stride_room;
+        frame.set(slot, at::detail::empty_strided_cpu(sizes.at(frame.ints, size_room), strides.at(frame.ints, stride_room), dtype));
+    }
+};
+
+StepPtr make_alloc_step(Builder &builder, PyObject *form)
+{
+    PyObject *dtype = item(form, 2), *device = item(form, 3);
+    if (!THPDtype_Check(dtype)) bad_type("expected a torch.dtype, got " + type_name(dtype));
+    if (!THPDevice_Check(device)) bad_type("expected a torch.device, got " + type_name(device));
+    IntList sizes = builder.int_list(item(form, 4)), strides = builder.int_list(item(form, 5));
+    if (sizes.exprs.size() != strides.exprs.size()) bad_value("as many strides as sizes are needed");
+    int slot = builder.writes(item(form, 1));
+    if (!reinterpret_cast<THPDevice *>(device)->device.is_cpu())
+        return make_empty_strided_step(slot, std::move(sizes), std::move(strides), dtype, device);
+    auto step = std::make_unique<AllocStep>();
+    step->slot = slot;
+    step->dtype = reinterpret_cast<THPDtype *>(dtype)->scalar_type;
+    step->sizes = std::move(sizes);
+    step->strides = std::move(strides);
+    return step;
+}
+
+// ("kernel", address, slots, ints, count, grain)
+struct KernelStep : Step {
+    using Function = void (*)(void *const *, const int64_t *, int64_t, int64_t);
+    Function function;
+    std::vector<int> slots;
+    IntList ints;
+    IntExpr count, grain;
+
+    // The memory a kernel may touch. What memory alone doesn't tell (a lazy negative, zeros that have no memory) is refused.
+    static void *memory(const at::TensorBase &tensor)
+    {
+        c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
+        constexpr c10::DispatchKeySet lazy({c10::DispatchKey::Negative, c10::DispatchKey::Conjugate, c10::DispatchKey::ZeroTensor});
+        TORCH_CHECK(!impl->key_set().has_any(lazy), "a kernel got a tensor with a pending conjugation, negation or zero: resolve it first");
+        void *data = impl->mutable_data();
+        TORCH_CHECK(data || impl->numel() == 0, "a kernel got a tensor without memory");
+        return data;
+    }
+
+    void run(Frame &frame) const override
+    {
+        c10::SmallVector<void *, 16> pointers(slots.size());
+        for (size_t i = 0; i < slots.size(); i++) pointers[i] = memory(frame.slots[slots[i]]);
+        Ints room;
+        const int64_t *values = ints.at(frame.ints, room).data();
+        const int64_t n = count.at(frame.ints), least = grain.at(frame.ints);
+        if (n <= 0) return;
+        if (n > 1 && n > least && !at::in_parallel_region() && at::get_num_threads() > 1)
+            at::parallel_for(0, n, least, [&](int64_t begin, int64_t end) { function(pointers.data(), values, begin, end); });
+        else
+            function(pointers.data(), values, 0, n);
+    }
+};
+
+StepPtr make_kernel_step(Builder &builder, PyObject *form)
+{
+    auto step = std::make_unique<KernelStep>();
+    step->function = reinterpret_cast<KernelStep::Function>(address_of(item(form, 1)));
+    PyObject *slots = items_of(item(form, 2), "slots");
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(slots); i++)
+        step->slots.push_back(builder.reads(PySequence_Fast_GET_ITEM(slots, i), false));
+    step->ints = builder.int_list(item(form, 3));
+    step->count = builder.int_expr(item(form, 4));
+    step->grain = builder.int_expr(item(form, 5));
+    if (step->grain.index < 0 && step->grain.value < 1) bad_value("grain must be 1 or more");
+    return step;
+}
+
+// ("view", slot, base, sizes, strides, offset)
+struct ViewStep : Step {
+    int slot, base;
+    IntList sizes, strides;
+    IntExpr offset;
+
+    // Throws unless every element lies in the storage.
+    static void check_bounds(const at::TensorBase &base, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset)
+    {
+        int64_t last = offset;
+        bool empty = false;
+        TORCH_CHECK(offset >= 0, "a view begins before its storage: offset ", offset);
+        for (size_t d = 0; d < sizes.size(); d++) {
+            TORCH_CHECK(sizes[d] >= 0 && strides[d] >= 0, "a view has sizes ", sizes, " and strides ", strides, ": none may be negative");
+            if (sizes[d] == 0) empty = true;
+            int64_t reach;
+            bool over = !empty && (__builtin_mul_overflow(sizes[d] - 1, strides[d], &reach) || __builtin_add_overflow(last, reach, &last));
+            TORCH_CHECK(!over, "a view of sizes ", sizes, " and strides ", strides, " is too large");
+        }
+        const size_t itemsize = base.itemsize();
+        TORCH_CHECK(empty || (uint64_t)last < base.storage().nbytes() / itemsize, "a view of sizes ", sizes, ", strides ", strides, " and offset ",
+                    offset, " ends outside its storage of ", base.storage().nbytes(), " bytes");
+    }
+
+    void run(Frame &frame) const override
+    {
+        const at::TensorBase &from = frame.slots[base];
+        Ints size_room, stride_room;
+        c10::IntArrayRef size = sizes.at(frame.ints, size_room), stride = strides.at(frame.ints, stride_room);
+        int64_t start = from.storage_offset() + offset.at(frame.ints);
+        check_bounds(from, size, stride, start);
+        at::TensorBase view =
+            at::detail::make_tensor_base<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(from.storage()), from.key_set(), from.dtype());
+        view.unsafeGetTensorImpl()->set_sizes_and_strides(size, stride, start);
+        frame.set(slot, std::move(view));
+    }
+};
+
+StepPtr make_view_step(Builder &builder, PyObject *form)
+{
+    auto step = std::make_unique<ViewStep>();
+    step->base = builder.reads(item(form, 2), true);
+    step->sizes = builder.int_list(item(form, 3));
+    step->strides = builder.int_list(item(form, 4));
+    step->offset = builder.int_expr(item(form, 5));
+    if (step->sizes.exprs.size() != step->strides.exprs.size()) bad_value("as many strides as sizes are needed");
+    step->slot = builder.writes(item(form, 1));
+    return step;
+}
+
+// ("same", slot, other)
+struct SameStep : Step {
+    int slot, other;
+    void run(Frame &frame) const override { frame.set(slot, at::TensorBase(frame.slots[other])); }
+};
+
+StepPtr make_same_step(Builder &builder, PyObject *form)
+{
+    auto step = std::make_unique<SameStep>();
+    step->other = builder.reads(item(form, 2), true);
+    step->slot = builder.writes(item(form, 1));
+    return step;
+}
+
+// ("free", slot, ...)
+struct FreeStep : Step {
+    struct One {
+        int slot, input;  // input: whose slot it is, or -1
+    };
+    std::vector<One> all;
+
+    // An argument that others refer to as well is dropped at the end of the call: that frees no memory, and taking the GIL
+    // here could wait for another thread's time slice.
+    static void drop(Frame &frame, const One &one)
+    {
+        at::TensorBase &slot = frame.slots[one.slot];
+        if (one.input < 0) return slot.reset();
+        Held &held = frame.held[one.input];
+        if (!frame.program.inputs[one.input].retained) slot.unsafeReleaseTensorImpl();
+        else if (held.sole || !held.object || !slot.is_same(tensor_in(held.object))) slot.reset();
+        if (!held.sole) return;
+        held.owned = held.sole = false;
+        Py_CLEAR(held.object);
+    }
+
+    void run(Frame &frame) const override
+    {
+        bool locked = false;
+        for (const One &one : all) {
+            if (!locked && one.input >= 0 && frame.held[one.input].sole) {
+                frame.gil->take();
+                locked = true;
+            }
+            drop(frame, one);
+        }
+        if (locked) frame.gil->release();
+    }
+};
+
+StepPtr make_free_step(Builder &builder, PyObject *form)
+{
+    auto step = std::make_unique<FreeStep>();
+    for (Py_ssize_t i = 1; i < PyTuple_GET_SIZE(form); i++) {
+        int slot = builder.reads(PyTuple_GET_ITEM(form, i), false);
+        builder.empties(slot);
+        step->all.push_back({slot, builder.input_of[slot]});
+    }
+    return step;
+}
+
+}  // namespace dnb
