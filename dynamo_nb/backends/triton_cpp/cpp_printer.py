@@ -1,0 +1,187 @@
+"""Kernels of the loop IR as one headerless C++ translation unit.
+
+`print_unit(kernels)` gives a `Unit`: its source defines, for every kernel,
+`extern "C" void NAME(void *const *p, const int64_t *s, int64_t begin, int64_t end)`. p: the data pointers of
+kernel.reads, then of kernel.writes; s: the values of kernel.sizes. The call computes the outer points [begin, end) of
+[0, count); any cut of [0, count) into such runs, on any threads, computes the kernel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+
+import sympy
+
+from . import cpp_exprs as exprs
+from . import cpp_math
+from .cpp_body import Memory
+from .cpp_loops import STRIP, nest
+from .ir import Kernel, Load, Loops, Op, Reduce, loads, walk
+
+GRAIN = 2**18         # cheap element operations that are worth a thread
+ON_STACK = 2**16      # bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """How to run a kernel. count: outer points; work: cheap operations a point; grain: points worth a thread; all over kernel.sizes."""
+
+    name: str
+    count: sympy.Expr
+    work: sympy.Expr
+    grain: sympy.Expr
+    bytes_moved: sympy.Expr
+    form: str            # "inner" or "outer": which loops are vector loops
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    source: str
+    kernels: dict[str, Launch]
+
+
+def print_unit(kernels: list[Kernel]) -> Unit:
+    texts, launches = [], {}
+    for kernel in kernels:
+        form = form_of(kernel)
+        texts.append(_Function(kernel, form).text())
+        launches[kernel.name] = _launch(kernel, form)
+    code = "\n".join(texts)
+    return Unit(cpp_math.library(code) + code, launches)
+
+
+# -- choosing the vector loops ---------------------------------------------------------------------------
+def form_of(kernel: Kernel) -> str:
+    if not kernel.outer:
+        return "inner"
+    if not any(phase.loops for phase in kernel.phases):
+        return "outer"
+    last = kernel.outer[-1][0]
+    inner = outer = 0
+    for phase in kernel.phases:
+        for load in loads(*(s.value for s in phase.statements)):
+            if load.buffer not in kernel.local:
+                outer += _stride_is_1(load, last)
+                inner += bool(phase.loops) and _stride_is_1(load, phase.loops[-1][0])
+    return "outer" if outer > inner else "inner"
+
+
+def _stride_is_1(load: Load, variable: sympy.Symbol) -> bool:
+    return variable in load.offset.free_symbols and sympy.expand(load.offset.subs(variable, variable + 1) - load.offset) == 1
+
+
+# -- sizes of work ---------------------------------------------------------------------------------------
+def _product(loops: Loops) -> sympy.Expr:
+    return math.prod((n for _, n in loops), start=sympy.Integer(1))
+
+
+def _launch(kernel: Kernel, form: str) -> Launch:
+    work: sympy.Expr = sympy.Integer(0)
+    for phase in kernel.phases:
+        values = list(walk(*(s.value for s in phase.statements)))
+        each = sum(exprs.cost(e) if isinstance(e, Op) else isinstance(e, Load) for e in values) + len(phase.statements)
+        work += each * _product(phase.loops)
+    work = sympy.Max(1, work)
+    grain = sympy.Max(1, sympy.floor(GRAIN / work))
+    moved = sympy.Integer(0)
+    for name in (*kernel.reads, *kernel.writes):
+        b = kernel.buffers[name]
+        moved += b.dtype.itemsize * math.prod((n for n, stride in zip(b.sizes, b.strides, strict=True) if stride != 0), start=sympy.Integer(1))
+    return Launch(kernel.name, _product(kernel.outer), work, grain, moved, form)
+
+
+# -- one function ------------------------------------------------------------------------------------------
+def _name(prefix: str, number: int, name: object) -> str:
+    return f"{prefix}{number}_{re.sub(r'[^0-9A-Za-z_]', '_', str(name))}"
+
+
+class _Function:
+    def __init__(self, kernel: Kernel, form: str) -> None:
+        self.kernel, self.form = kernel, form
+        self.symbols: dict[sympy.Symbol, str] = {s: _name("s", k, s) for k, s in enumerate(kernel.sizes)}
+        variables = [v for v, _ in kernel.outer] + [v for phase in kernel.phases for v, _ in phase.loops]
+        self.symbols |= {v: _name("v", k, v) for k, v in enumerate(dict.fromkeys(variables))}
+        pointers = {b: _name("p", k, b) for k, b in enumerate((*kernel.reads, *kernel.writes, *kernel.local))}
+        strip = (f"({self.symbols[kernel.outer[-1][0]]} - strip_begin)", STRIP) if form == "outer" else None
+        self.memory = Memory(pointers, frozenset(kernel.local), strip)
+        self.index = exprs.IndexPrinter(self.symbols)
+        self.freed: list[str] = []
+
+    def text(self) -> str:
+        body = self.runs(nest(self.kernel, self.memory, self.symbols))
+        head = [f'extern "C" void {self.kernel.name}(void *const *p, const i64 *s, i64 begin, i64 end) {{', "if (begin >= end) return;"]
+        head += [f"const i64 {self.symbols[s]} = s[{k}];" for k, s in enumerate(self.kernel.sizes)]
+        lines = head + self.pointers() + self.locals() + body + [f"__builtin_free({name});" for name in self.freed] + ["}"]
+        return "\n".join(_indented(lines)) + "\n"
+
+    def pointers(self) -> list[str]:
+        out = []
+        for k, name in enumerate((*self.kernel.reads, *self.kernel.writes)):
+            buffer = self.kernel.buffers[name]
+            kind = exprs.memory_type(buffer.dtype)
+            const = "const " if name in self.kernel.reads else ""
+            source = f"({const}{kind} *)p[{k}]"
+            if name in self.memory.clamped:
+                numel = math.prod(buffer.sizes, start=sympy.Integer(1))
+                if not numel.is_positive:
+                    out.append(f"static {const}u64 nothing{k} = 0;")
+                    source = f"{self.index(numel)} > 0 ? {source} : ({const}{kind} *)&nothing{k}"
+            out.append(f"{const}{kind} *__restrict const {self.memory.pointers[name]} = {source};")
+        return out
+
+    def locals(self) -> list[str]:
+        out = []
+        for name in self.kernel.local:
+            buffer = self.kernel.buffers[name]
+            kind = self.memory.element(name, buffer.dtype)
+            numel = math.prod(buffer.sizes, start=sympy.Integer(1)) * (STRIP if self.form == "outer" else 1)
+            text = self.memory.pointers[name]
+            if numel.is_Integer and int(numel) * 8 <= ON_STACK:
+                out.append(f"{kind} {text}[{max(1, int(numel))}] __attribute__((aligned(64)));")
+            else:
+                out += [f"{kind} *__restrict const {text} = ({kind} *)__builtin_malloc(sizeof({kind}) * {self.index(numel)} + 64);"]
+                out += [f"if (!{text}) __builtin_trap();"]
+                self.freed.append(text)
+        return out
+
+    # -- runs of outer points ----------------------------------------------------------------------------
+    def runs(self, nest_lines: list[str]) -> list[str]:
+        outer = self.kernel.outer
+        if not outer:
+            return nest_lines
+        names = [self.symbols[v] for v, _ in outer]
+        sizes = [self.index(n) for _, n in outer]
+        out = ["i64 at = begin;"]
+        for k in reversed(range(1, len(outer))):
+            out += [f"i64 c{k} = at % {sizes[k]}; at /= {sizes[k]};"]
+        out += ["i64 c0 = at;"]
+        last = len(outer) - 1
+        carry = [f"if (c{k} >= {sizes[k]}) {{ c{k} = 0; c{k - 1}++; }}" for k in reversed(range(1, len(outer)))]
+        fixed = [f"const i64 {n} = c{k};" for k, n in enumerate(names)]
+        if self.form == "inner":
+            return [*out, "for (i64 q = begin; q < end; q++) {", *fixed, *nest_lines, f"c{last}++;", *carry, "}"]
+        inside = ["const i64 strip_begin = row_begin, strip_end = row_end;", *nest_lines]
+        if len(self.kernel.phases) > 1 or self.kernel.local or any(p.loops or isinstance(s, Reduce) for p in self.kernel.phases for s in p.statements):
+            inside = [
+                f"for (i64 strip_begin = row_begin; strip_begin < row_end; strip_begin += {STRIP}) {{",
+                f"const i64 strip_end = strip_begin + {STRIP} < row_end ? strip_begin + {STRIP} : row_end;", *nest_lines, "}",
+            ]
+        return [
+            *out, "for (i64 q = begin; q < end;) {", *fixed[:-1], f"const i64 row_begin = c{last};",
+            f"const i64 row_end = row_begin + (end - q) < {sizes[last]} ? row_begin + (end - q) : {sizes[last]};",
+            *inside, f"q += row_end - row_begin; c{last} = row_end;", *carry, "}",
+        ]
+
+
+def _indented(lines: list[str]) -> list[str]:
+    out, depth = [], 0
+    for line in lines:
+        if line.startswith("}"):
+            depth -= 1
+        out.append(line if line.startswith("#") else "    " * depth + line)
+        if line.endswith("{"):
+            depth += 1
+    return out
+
