@@ -1,0 +1,51 @@
+"""libdevice under Triton's interpreter: interpreter tensors in and out, computed on their NumPy arrays.
+
+Functions NumPy has not (erf, lgamma, …) come from eager torch, which takes NumPy memory as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import triton.language as tl
+from triton.runtime.interpreter import TensorHandle
+
+
+def _wrapped(data: Any, dtype: tl.dtype) -> tl.tensor:
+    array = np.asarray(data)
+    return tl.tensor(TensorHandle(array, dtype), tl.block_type(dtype, list(array.shape)) if array.shape else dtype)
+
+
+def _function(compute: Callable[..., torch.Tensor]) -> Callable[..., tl.tensor]:
+    def call(*operands: tl.tensor) -> tl.tensor:
+        arrays = np.broadcast_arrays(*(o.handle.data for o in operands))
+        result = compute(*(torch.from_numpy(np.array(a)) for a in arrays))
+        return _wrapped(result.numpy(), operands[0].dtype)
+
+    return call
+
+
+exp, exp2, expm1 = _function(torch.exp), _function(torch.exp2), _function(torch.expm1)
+log, log2, log10, log1p = _function(torch.log), _function(torch.log2), _function(torch.log10), _function(torch.log1p)
+sqrt, rsqrt = _function(torch.sqrt), _function(torch.rsqrt)
+sin, cos, tan = _function(torch.sin), _function(torch.cos), _function(torch.tan)
+asin, acos, atan = _function(torch.asin), _function(torch.acos), _function(torch.atan)
+sinh, cosh, tanh = _function(torch.sinh), _function(torch.cosh), _function(torch.tanh)
+asinh, acosh, atanh = _function(torch.asinh), _function(torch.acosh), _function(torch.atanh)
+erf, erfc, lgamma = _function(torch.erf), _function(torch.erfc), _function(torch.lgamma)
+floor, ceil, rint, trunc = _function(torch.floor), _function(torch.ceil), _function(torch.round), _function(torch.trunc)
+fmod, pow, copysign = _function(torch.fmod), _function(torch.pow), _function(torch.copysign)
+hypot, atan2 = _function(torch.hypot), _function(torch.atan2)
+
+
+def round_bf16(a: tl.tensor) -> tl.tensor:
+    """f32 rounded to the nearest bf16, ties to even, still f32."""
+    return _wrapped(torch.from_numpy(np.array(a.handle.data)).bfloat16().float().numpy(), tl.float32)
+
+
+def widen_bf16(a: tl.tensor) -> tl.tensor:
+    """bf16 (the interpreter keeps its bits in uint16) as f32."""
+    return _wrapped((a.handle.data.astype(np.uint32) << np.uint32(16)).view(np.float32), tl.float32)
