@@ -101,6 +101,11 @@ def widen_bf16(a):
     return a.to(tl.float32)
 
 
+@triton.jit
+def narrow_bf16(a):
+    return a.to(tl.bfloat16)
+
+
 # -- folds: two partial results in, one out -----------------------------------------------------------
 @triton.jit
 def multiply(a, b):
@@ -139,7 +144,7 @@ fold_multiply, fold_larger, fold_smaller, fold_first_largest, fold_first_smalles
 def _plain_functions() -> types.SimpleNamespace:
     functions: dict[str, Any] = {name: f if name.startswith("fold_") else f.fn for name, f in globals().items() if hasattr(f, "fn")}
     globals()["divide"] = divide.fn     # what other functions here call
-    functions["round_bf16"], functions["widen_bf16"] = libdevice.round_bf16, libdevice.widen_bf16
+    functions |= {name: getattr(libdevice, name) for name in ("round_bf16", "widen_bf16", "narrow_bf16")}
     return types.SimpleNamespace(**functions)
 
 

@@ -37,8 +37,13 @@ sinh, cosh, tanh = _function(torch.sinh), _function(torch.cosh), _function(torch
 asinh, acosh, atanh = _function(torch.asinh), _function(torch.acosh), _function(torch.atanh)
 erf, erfc, lgamma = _function(torch.erf), _function(torch.erfc), _function(torch.lgamma)
 floor, ceil, rint, trunc = _function(torch.floor), _function(torch.ceil), _function(torch.round), _function(torch.trunc)
-fmod, pow, copysign = _function(torch.fmod), _function(torch.pow), _function(torch.copysign)
+pow, copysign = _function(torch.pow), _function(torch.copysign)
 hypot, atan2 = _function(torch.hypot), _function(torch.atan2)
+
+
+def fmod(a: tl.tensor, b: tl.tensor) -> tl.tensor:
+    """NumPy's: torch's vectorised form gives NaN for subnormal divisors."""
+    return _wrapped(np.fmod(a.handle.data, b.handle.data), a.dtype)
 
 
 def round_bf16(a: tl.tensor) -> tl.tensor:
@@ -49,3 +54,8 @@ def round_bf16(a: tl.tensor) -> tl.tensor:
 def widen_bf16(a: tl.tensor) -> tl.tensor:
     """bf16 (the interpreter keeps its bits in uint16) as f32."""
     return _wrapped((a.handle.data.astype(np.uint32) << np.uint32(16)).view(np.float32), tl.float32)
+
+
+def narrow_bf16(a: tl.tensor) -> tl.tensor:
+    """f32 that is a bf16 already, as such."""
+    return _wrapped((np.ascontiguousarray(a.handle.data).view(np.uint32) >> np.uint32(16)).astype(np.uint16), tl.bfloat16)

@@ -23,7 +23,6 @@ POINTER = {
     DType.f64: "*fp64", DType.f32: "*fp32", DType.f16: "*fp16", DType.bf16: "*bf16", DType.i64: "*i64",
     DType.i32: "*i32", DType.i16: "*i16", DType.i8: "*i8", DType.u8: "*u8", DType.b1: "*i1",
 }
-HALVES = (DType.f16, DType.bf16)
 
 # A rounded operand gives a rounded result, so nothing needs to be rounded again.
 EXACT = frozenset("neg abs min max fmin fmax sign copysign floor ceil round trunc where fmod isnan isinf signbit lt le gt ge eq ne".split())
@@ -175,4 +174,6 @@ def widened(text: str, dtype: DType) -> str:
 
 def narrowed(text: str, dtype: DType) -> str:
     """A register as a store takes it."""
-    return f"{text}.to({MEMORY[dtype]})" if dtype in HALVES else text
+    if dtype is DType.bf16:
+        return f"device.narrow_bf16({text})"
+    return f"{text}.to(tl.float16)" if dtype is DType.f16 else text

@@ -201,6 +201,9 @@ class _Printer:
     def full_mask(self, axes: str) -> str:
         return self.values.mask(frozenset(axes))
 
+    def shape(self, axes: str) -> str:
+        return "(XBLOCK, RBLOCK)" if axes == "xr" else "(XBLOCK, 1)" if self.tiled else "(XBLOCK,)"
+
     def fold(self, statement: ir.Reduce) -> Fold:
         return Fold(statement.kind, statement.value.dtype, self.kernel.buffers[statement.buffer].dtype, self.values.fresh("fold"))
 
@@ -220,8 +223,10 @@ class _Printer:
     def write(self, statement: ir.Statement, value: str, dtype: ir.DType, axes: str) -> None:
         offset = self.values.offset(statement.offset, ())
         if statement.buffer not in self.kernel.local:
-            pointer = f"{identifier(statement.buffer)}_ptr + {offset[0]}"
-            self.line(f"tl.store({pointer}, {narrowed(value, dtype)}, mask={self.full_mask(axes)})")
+            place = offset[0]
+            if offset[1] != frozenset(axes):
+                place = f"tl.broadcast_to({place}, {self.shape(axes)})"
+            self.line(f"tl.store({identifier(statement.buffer)}_ptr + {place}, {narrowed(value, dtype)}, mask={self.full_mask(axes)})")
             if statement.origins:
                 self.lines[-1] += "  # " + ", ".join(statement.origins)
                 self.line_origins.append((len(self.lines), statement.origins))
