@@ -34,6 +34,7 @@ from .api.marks import (
 )
 from .backends import aot as _aot  # noqa: F401  (registers itself, as the next two)
 from .backends import eager as _eager  # noqa: F401
+from .backends import generated as _generated  # noqa: F401
 from .backends import others as _others  # noqa: F401
 from .backends.registry import list_backends, lookup_backend, register_backend
 from .reports.run import report

@@ -14,7 +14,7 @@ import torch
 
 from .graph import AtenCall, LoweredGraph, NotLowered, ViewOf
 from .ir import Buffer, Kernel
-from .schedule import Schedule, changed_by
+from .schedule import Schedule
 
 Address = Callable[[str], int]
 
@@ -62,8 +62,9 @@ class Assembler:
         name = buffer if isinstance(buffer, str) else buffer.name
         return self.slots.setdefault(name, len(self.slots))
 
-    def steps_of(self, address: Address) -> list[Any]:
-        """The steps; `address` of a kernel's name. Call `finish` for the rest."""
+    def assembled(self, address: Address) -> Assembler:
+        """All steps written; `address` of a kernel's name."""
+        self.inputs()
         for i, step in enumerate(self.schedule.steps):
             if isinstance(step, ViewOf):
                 b = step.buffer
@@ -75,7 +76,10 @@ class Assembler:
             elif self.kernels[i].phases:
                 self._kernel(self.kernels[i], address)
             self._free(i)
-        return self.steps
+        self.outputs()
+        if self.integers.derived:
+            self.steps.insert(0, ("ints", address("derived")))
+        return self
 
     def _kernel(self, kernel: Kernel, address: Address) -> None:
         for name in kernel.writes:
@@ -85,7 +89,7 @@ class Assembler:
                 self.steps.append(("alloc", self.slot(b), b.dtype.torch, b.device, sizes, strides))
         count, grain = self.counts[kernel.name]
         slots = tuple(self.slot(n) for n in (*kernel.reads, *kernel.writes))
-        self.steps.append(("kernel", address(kernel.name), slots, self.integers.all(kernel.sizes), self.integers.of(count), grain))
+        self.steps.append(("kernel", address(kernel.name), slots, self.integers.all(kernel.sizes), self.integers.of(count), self.integers.of(grain)))
 
     def _free(self, at: int) -> None:
         done = [n for n, last in self.schedule.last_use.items() if last == at and n in self.slots]
@@ -146,6 +150,3 @@ def needed_after(schedule: Schedule, step: int) -> Callable[[str], bool]:
     """Is a buffer of this step used by a later one?"""
     later = {n for n, last in schedule.last_use.items() if last > step}
     return later.__contains__
-
-
-__all__ = ["Assembler", "changed_by", "needed_after"]

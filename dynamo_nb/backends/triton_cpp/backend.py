@@ -11,7 +11,6 @@ import itertools
 import time
 from typing import Any
 
-import sympy
 import torch
 import torch.fx
 
@@ -19,12 +18,12 @@ from ...core import events
 from ...core.logs import artifact_logger
 from ...native import Program
 from ..aot import aot_compile, decompositions, run_as_is
-from ..registry import register_builtin
 from . import cpp_build, cpp_printer, lower_pointwise, lower_reductions, lower_views  # noqa: F401  (the lowerings register themselves)
-from .assemble import Assembler, needed_after
+from .assemble import Assembler, Integers, needed_after
+from .cpp_exprs import IndexPrinter
 from .emit import Emitter
 from .graph import AtenCall, GraphLowering, LoweredGraph, NotLowered
-from .ir import Buffer, Kernel
+from .ir import Kernel
 from .schedule import Group, Schedule, Scheduler
 
 log = artifact_logger("output_code")
@@ -84,32 +83,26 @@ def _kernels(lowered: LoweredGraph, schedule: Schedule) -> dict[int, Kernel]:
 
 def _program(lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel]) -> tuple[Any, str]:
     printed = [k for k in kernels.values() if k.phases]
-    unit = cpp_printer.print_unit(printed)
-    counts = {k.name: (unit.kernels[k.name].count, unit.kernels[k.name].grain) for k in printed}
-    sizes = Assembler(lowered, schedule, kernels, counts)
-    sizes.steps_of(lambda name: 0)
-    sizes.outputs()
-    source = unit.source + derived_function(sizes)
-    library = cpp_build.load(source) if printed or sizes.integers.derived else None
-    if library is None and (printed or sizes.integers.derived):
-        raise NotLowered("no working C++ compiler")
-    assembler = Assembler(lowered, schedule, kernels, counts)
-    inputs = assembler.inputs()
-    steps = assembler.steps_of(library.address if library is not None else lambda name: 0)
-    outputs = assembler.outputs()
-    if assembler.integers.derived:
-        assert library is not None
-        steps.insert(0, ("ints", library.address("derived")))
-    program = Program(inputs, len(assembler.slots), len(assembler.integers.places), steps, outputs)
+    launches = cpp_printer.print_unit(printed).kernels
+    counts = {name: (launch.count, launch.grain) for name, launch in launches.items()}
+    trial = Assembler(lowered, schedule, kernels, counts).assembled(lambda name: 0)
+    source = cpp_printer.print_unit(printed, derived_function(trial.integers)).source
+    library = None
+    if printed or trial.integers.derived:
+        library = cpp_build.load(source)
+        if library is None:
+            raise NotLowered("no working C++ compiler")
+    assembler = Assembler(lowered, schedule, kernels, counts).assembled(library.address if library is not None else lambda name: 0)
+    program = Program(assembler.inputs(), len(assembler.slots), len(assembler.integers.places), assembler.steps, assembler.outputs())
     return Runner(program, [t for _, t in lowered.constants], library), source
 
 
-def derived_function(assembler: Assembler) -> str:
+def derived_function(integers: Integers) -> str:
     """C text that computes size expressions from the symbols, in place."""
-    if not assembler.integers.derived:
+    if not integers.derived:
         return ""
-    places = assembler.integers.places
-    lines = [f"    i[{places[e]}] = {cpp_printer.index_text(e, lambda s: f'i[{places[s]}]')};" for e in assembler.integers.derived]
+    text = IndexPrinter({s: f"i[{place}]" for s, place in integers.places.items() if s.is_Symbol})
+    lines = [f"    i[{integers.places[e]}] = {text(e)};" for e in integers.derived]
     return "\n".join(["", 'extern "C" void derived(long long *i)', "{", *lines, "}", ""])
 
 
@@ -127,7 +120,6 @@ class Runner:
         return self.program(args)
 
 
-@register_builtin("triton_cpp")
 def triton_cpp(gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inputs: list[Any] | None = None, **options: Any) -> Any:
     """Our own code generator: fused C++ kernels on the CPU; everything else is called."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -135,8 +127,3 @@ def triton_cpp(gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inpu
     return aot_compile(
         gm, example_inputs, fake_inputs, fw_compiler=compile_graph, decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition
     )
-
-
-triton_cpp.takes_fake_inputs = True  # type: ignore[attr-defined]
-
-__all__ = ["Buffer", "CompiledGraph", "compile_graph", "sympy", "triton_cpp"]

@@ -42,13 +42,14 @@ class Unit:
     kernels: dict[str, Launch]
 
 
-def print_unit(kernels: list[Kernel]) -> Unit:
+def print_unit(kernels: list[Kernel], more: str = "") -> Unit:
+    """more: further functions of the unit, which may use the library's."""
     texts, launches = [], {}
     for kernel in kernels:
         form = form_of(kernel)
         texts.append(_Function(kernel, form).text())
         launches[kernel.name] = _launch(kernel, form)
-    code = "\n".join(texts)
+    code = "\n".join([*texts, more])
     return Unit(cpp_math.library(code) + code, launches)
 
 
