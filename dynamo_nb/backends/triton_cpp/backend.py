@@ -7,6 +7,7 @@ compiler falls back to ATen operator by operator; the reason is logged and shown
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import time
 from typing import Any
@@ -27,7 +28,6 @@ from .ir import Kernel
 from .schedule import Group, Schedule, Scheduler
 
 log = artifact_logger("output_code")
-_numbers = itertools.count()
 
 
 @dataclasses.dataclass
@@ -41,17 +41,24 @@ class CompiledGraph:
     seconds: dict[str, float]
     why: str = ""                       # why nothing was generated
 
+    def text(self) -> str:
+        """The loop IR of the kernels, what is left to ATen, and the C++ source."""
+        if self.why:
+            return f"nothing generated: {self.why}"
+        calls = [f"aten: {name} ({why})" for name, why in self.aten]
+        return "\n\n".join(part for part in ("\n".join(map(str, self.kernels)), "\n".join(calls), self.source) if part)
 
-def compile_graph(gm: torch.fx.GraphModule, inputs: list[Any]) -> Any:
-    """An AOTAutograd compiler: a boxed callable for an ATen graph."""
+
+def compile_graph(gm: torch.fx.GraphModule, inputs: list[Any], seen: list[CompiledGraph] | None = None) -> Any:
+    """An AOTAutograd compiler: a boxed callable for an ATen graph; what became of it is added to `seen`."""
     try:
         run, compiled = _generate(gm)
     except NotLowered as err:
-        log.info("graph left to ATen: %s", err)
-        events.emit("generated", CompiledGraph([], [], [], "", {}, str(err)))
-        return run_as_is(gm, inputs)
+        run, compiled = run_as_is(gm, inputs), CompiledGraph([], [], [], "", {}, str(err))
+    if seen is not None:
+        seen.append(compiled)
     if log.isEnabledFor(20):
-        log.info("GENERATED CODE\n%s\n%s", "\n".join(map(str, compiled.kernels)), compiled.source)
+        log.info("GENERATED CODE\n%s", compiled.text())
     events.emit("generated", compiled)
     return run
 
@@ -124,6 +131,10 @@ def triton_cpp(gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inpu
     """Our own code generator: fused C++ kernels on the CPU; everything else is called."""
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    return aot_compile(
-        gm, example_inputs, fake_inputs, fw_compiler=compile_graph, decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition
+    seen: list[CompiledGraph] = []
+    run = aot_compile(
+        gm, example_inputs, fake_inputs, fw_compiler=functools.partial(compile_graph, seen=seen), decompositions=decompositions(),
+        partition_fn=min_cut_rematerialization_partition,
     )
+    run.generated_code = "\n\n".join(graph.text() for graph in seen)  # type: ignore[attr-defined]
+    return run

@@ -191,11 +191,23 @@ class GraphLowering:
         lowered = self.env[value]
         if not isinstance(lowered, LazyTensor):
             return lowered
+        root = view_root(value)
+        if root is not value and isinstance(self.env.get(root), LazyTensor):
+            return self._view_of(self.placed(root), root.meta["val"], value.meta["val"])
         if isinstance(lowered.value, Read) and not is_view(value) and self.owner[lowered.value.buffer] is not value:
             made = self.new_buffer(value.meta["val"], "made")
             self.define(made, lowered.value, origins=(value.name,))
             return made
         return self.placed(value)
+
+    def _view_of(self, base: Buffer, whole: torch.Tensor, part: torch.Tensor) -> Buffer:
+        """A view of an operator's result shares its memory, as in eager."""
+        name = f"v{len(self.buffers)}"
+        sizes, strides = tuple(map(sympy_of, part.size())), tuple(map(sympy_of, part.stride()))
+        made = self.buffers[name] = Buffer(name, base.dtype, sizes, strides, "view", base.device)
+        self.owner[name] = self.owner[base.name]
+        self.steps.append(ViewOf(made, base, sympy_of(part.storage_offset()) - sympy_of(whole.storage_offset())))
+        return made
 
     def placed(self, node: torch.fx.Node) -> Buffer:
         """The buffer of a node's value, from now on."""
@@ -328,6 +340,15 @@ def is_view(node: torch.fx.Node) -> bool:
         return True
     returns = node.target._schema.returns if isinstance(node.target, torch._ops.OpOverload) else ()
     return bool(returns) and returns[0].alias_info is not None
+
+
+def view_root(node: torch.fx.Node) -> torch.fx.Node:
+    """The node whose memory a view shows."""
+    while is_view(node) and node.op == "call_function" and node.args and isinstance(node.args[0], torch.fx.Node):
+        if node.target is operator.getitem and not is_view(node.args[0]):
+            break
+        node = node.args[0]
+    return node
 
 
 def _same_layout(buffer: Buffer, example: torch.Tensor) -> bool:
