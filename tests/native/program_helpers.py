@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -20,8 +20,8 @@ from dynamo_nb.native import Program
 
 CPU = torch.device("cpu")
 KERNEL = "void {name}(void *const *p, const int64_t *ints, int64_t begin, int64_t end)"
-COMPILER = shutil.which("gcc") or shutil.which("cc")
-needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler on this machine")
+COMPILER = shutil.which("gcc") or shutil.which("cc") or ""
+needs_compiler = pytest.mark.skipif(not COMPILER, reason="no C compiler on this machine")
 
 
 @functools.cache
@@ -100,10 +100,10 @@ class Builder:
 
     def arithmetic(self, node: torch.fx.Node) -> None:
         """A derived integer, by a C function of its own."""
-        sign = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.floordiv: "/"}[node.target]
+        signs: dict[Any, str] = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.floordiv: "/"}
         a, b = (f"ints[{v[1]}]" if isinstance(v, tuple) else str(v) for v in map(self.of, node.args))
         self.env[node] = self.integer()
-        source = f"void f(int64_t *ints) {{ ints[{self.env[node][1]}] = {a} {sign} {b}; }}"
+        source = f"void f(int64_t *ints) {{ ints[{self.env[node][1]}] = {a} {signs[node.target]} {b}; }}"
         self.steps.append(("ints", address(source, "f")))
 
     def free(self, node: torch.fx.Node, last: dict[torch.fx.Node, torch.fx.Node]) -> None:
@@ -140,7 +140,7 @@ class Builder:
         return Program(inputs, self.slots, self.ints, self.steps, self.outputs)
 
 
-def fallback(fn: Callable[..., Any], args: list[Any], mode: str = "real") -> tuple[Callable[..., Any], torch.fx.GraphModule]:
+def fallback(fn: Callable[..., Any], args: list[Any], mode: Literal["real", "symbolic"] = "real") -> tuple[Callable[..., Any], torch.fx.GraphModule]:
     """A function like `fn` (which returns a tuple) that runs a program of fallbacks traced from it, and the graph."""
     copies = [a.clone() if isinstance(a, torch.Tensor) else a for a in args]
     gm = make_fx(fn, tracing_mode=mode)(*copies)

@@ -188,6 +188,7 @@ def test_arguments_that_do_not_fit() -> None:
         assert len(boxed) == len(args)
     with pytest.raises(OverflowError):
         program.call(x, 2**63)
+    wrong: Any
     for wrong in ((x, 1), (), ((x, 1),)):
         with pytest.raises(TypeError, match="one list"):
             program(*wrong)
