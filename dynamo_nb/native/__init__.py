@@ -144,6 +144,20 @@ def _test_tensors() -> None:
             _fail("a tensor's metadata reads differently")
 
 
+def _test_programs() -> None:
+    """Runs an operator, lets one raise, and gets an argument back."""
+    tensor, other = torch.ones(2), torch.ones(3)
+    add = ("aten", "aten::add", "Tensor", (("t", 0), ("t", 1), 1), (2,))
+    program = Program((("t", 0), ("t", 1)), 3, 0, [add], (("t", 0), ("t", 2)))
+    try:
+        same, total = program.call(tensor, tensor)
+        program.call(tensor, other)
+    except RuntimeError as error:
+        if same is tensor and total.tolist() == [2.0, 2.0] and "size of tensor" in str(error):
+            return
+    _fail("operators can't be called")
+
+
 def _test_frames() -> None:
     """Runs a function through the hook once, with a converter that hands back its own code."""
     seen = []
@@ -177,6 +191,7 @@ def self_test() -> None:
     if _native.build_facts()["python_minor"] != sys.version_info[1]:
         _fail("it was built for another Python version")
     _test_tensors()
+    _test_programs()
     _test_frames()
 
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 import torch
+from functorch.compile import aot_function
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynamo_nb.native import Program
-from tests.native.program_helpers import CPU, address, aten, kernel, needs_compiler, same
+from tests.native.program_helpers import CPU, Builder, address, aten, kernel, needs_compiler, same
 
 ADD = "float *o = p[0]; const float *a = p[1], *b = p[2]; for (int64_t i = begin; i < end; i++) o[i] = a[i] + b[i];"
 NEGATE = aten("neg", (("t", 0),), (1,))
@@ -175,7 +176,7 @@ def test_boxed_and_plain_calls() -> None:
 
 
 def test_arguments_that_do_not_fit() -> None:
-    program = Program((("t", 0), ("i", 0)), 2, 1, [NEGATE], (("t", 1),))
+    program: Any = Program((("t", 0), ("i", 0)), 2, 1, [NEGATE], (("t", 1),))
     x = torch.randn(3)
     for args, text in [((), "expected 2 arguments, got 0"), ((x, 1, 2), "expected 2 arguments, got 3"), ((1, 1), "argument 0 must be a Tensor, got int"),
                        ((x, x), "argument 1 must be an int, got Tensor"), ((x, 1.5), "argument 1 must be an int, got float"),
@@ -188,15 +189,34 @@ def test_arguments_that_do_not_fit() -> None:
         assert len(boxed) == len(args)
     with pytest.raises(OverflowError):
         program.call(x, 2**63)
-    wrong: Any
     for wrong in ((x, 1), (), ((x, 1),)):
         with pytest.raises(TypeError, match="one list"):
             program(*wrong)
     with pytest.raises(TypeError):
-        program([x, 1], name=3)  # type: ignore[call-arg]
+        program([x, 1], name=3)
     with torch._subclasses.FakeTensorMode(), pytest.raises(TypeError, match="argument 0 is a FakeTensor"):
         program.call(torch.empty(3), 1)
     assert sys.getrefcount(x) == 3
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_as_compiler_of_aot_autograd(dynamic: bool) -> None:
+    def fn(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        b.mul_(0.5)
+        y = torch.nn.functional.layer_norm(x @ w + b, (w.shape[1],)).relu()
+        return y, y.t(), x.view(-1)
+
+    compiled = aot_function(fn, lambda gm, _: Builder(gm).build(), lambda gm, _: Builder(gm).build(), dynamic=dynamic)
+    for rows in (3, 3, 5) if dynamic else (3, 3):
+        x, w, b = torch.randn(rows, 4), torch.randn(4, 6), torch.randn(6)
+        results = []
+        for run in (fn, compiled):
+            args = [x.clone().requires_grad_(), w.clone().requires_grad_(), b.clone()]
+            y, t, v = run(*args)
+            (y.sum() + (t * 2).sum() + v.sum()).backward()
+            results.append([y, t, v, args[0].grad, args[1].grad, args[2]])
+        for ours, theirs in zip(*reversed(results), strict=True):
+            torch.testing.assert_close(ours, theirs)
 
 
 def test_parameters_and_subclasses_without_operators() -> None:
@@ -330,7 +350,7 @@ def test_no_leak() -> None:
     work(500)
     assert live_bytes() - before < 4 << 20 and sys.getrefcount(a) == 2
     for _ in range(50):
-        Program(*BAD[0][2][:3], [NEGATE], (("t", 1), 2.5))
+        Program(ONE, 2, 0, [NEGATE], (("t", 1), 2.5))
 
 
 # -- warnings, threads, nesting -----------------------------------------------------------------------------
