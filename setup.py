@@ -5,8 +5,10 @@ torch's headers are located without importing torch, so that building costs a fe
 
 from __future__ import annotations
 
+import concurrent.futures
 import importlib.metadata
 import importlib.util
+import os
 import pathlib
 import shutil
 import sys
@@ -53,7 +55,14 @@ class BuildExt(build_ext):
             flags = ["-std=c++20", "-Wno-missing-field-initializers", "-fopenmp"] if ext == ".cpp" else ["-std=gnu11"]
             compile_one(obj, src, ext, cc_args, [*extra_postargs, *flags], pp_opts)
 
+        compile_files = self.compiler.compile
+
+        def compile_in_parallel(files, *args, **kwargs):  # type: ignore[no-untyped-def]
+            with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+                return [obj for made in pool.map(lambda file: compile_files([file], *args, **kwargs), files) for obj in made]
+
         self.compiler._compile = compile_by_language
+        self.compiler.compile = compile_in_parallel
         for extension in self.extensions:
             extension.include_dirs += include
             extension.library_dirs.append(str(torch / "lib"))

@@ -79,7 +79,7 @@ class Program:
           Tensor[], ("i", k) for an integer, None to drop it
       ("view", slot, base, sizes, strides, offset)    as_strided, the offset relative to the base's
       ("same", slot, other)                           both hold the same tensor
-      ("free", slot, ...)                             drops the slots' references
+      ("free", slot, ...)                             drops the slots' references; an argument dies here if its list was its last owner
 
     Steps run without the GIL, below autograd and autocast. Views share memory but no version counter, and kernels that write to
     an input don't raise its version: that is the caller's part, as in AOTAutograd.

@@ -146,7 +146,11 @@ def fallback(fn: Callable[..., Any], args: list[Any], mode: Literal["real", "sym
     gm = make_fx(fn, tracing_mode=mode)(*copies)
     builder = Builder(gm)
     program = builder.build()
-    return lambda *args: program.call(*args, *builder.extra), gm
+
+    def run(*args: Any, boxed: bool = False) -> Any:
+        return program([*args, *builder.extra]) if boxed else program.call(*args, *builder.extra)
+
+    return run, gm
 
 
 def same(ours: Any, theirs: Any) -> None:

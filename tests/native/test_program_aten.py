@@ -83,15 +83,18 @@ def test_graph_equals_eager(name: str) -> None:
     fn, args = GRAPHS[name]
     with torch.no_grad():
         run, graph = fallback(fn, args)
-        for _ in range(2):
+        for boxed in (False, True):
             ours, theirs = [a.clone() for a in args], [a.clone() for a in args]
             torch.manual_seed(5)
             expected = graph(*theirs)
             torch.manual_seed(5)
-            result = run(*ours)
+            result = run(*ours, boxed=boxed)
             assert len(result) == len(expected)
             for a, b in zip((*result, *ours), (*expected, *theirs), strict=True):
                 same(a, b)
+        torch.manual_seed(5)
+        for a, b in zip(run(*(a.clone() for a in args), boxed=True), expected, strict=True):    # nobody else has its arguments
+            same(a, b)
 
 
 @needs_compiler

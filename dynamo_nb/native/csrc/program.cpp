@@ -231,7 +231,7 @@ static PyTypeObject Program_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 extern "C" int dnb_program_init(PyObject *module)
 {
     PyTypeObject *type = &Program_Type;
-    type->tp_name = "dynamo_nb.native._native.Program";
+    type->tp_name = "dynamo_nb.native.Program";
     type->tp_doc = "Program(inputs, slots, ints, steps, outputs): a compiled graph; called with one list of arguments, returns a tuple.";
     type->tp_basicsize = sizeof(ProgramObject);
     type->tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
