@@ -141,14 +141,17 @@ class Builder:
 
 
 def fallback(fn: Callable[..., Any], args: list[Any], mode: Literal["real", "symbolic"] = "real") -> tuple[Callable[..., Any], torch.fx.GraphModule]:
-    """A function like `fn` (which returns a tuple) that runs a program of fallbacks traced from it, and the graph."""
+    """A function of a list of `fn`'s arguments that runs a program of fallbacks traced from it, and the graph. `fn` returns a tuple."""
     copies = [a.clone() if isinstance(a, torch.Tensor) else a for a in args]
     gm = make_fx(fn, tracing_mode=mode)(*copies)
     builder = Builder(gm)
     program = builder.build()
 
-    def run(*args: Any, boxed: bool = False) -> Any:
-        return program([*args, *builder.extra]) if boxed else program.call(*args, *builder.extra)
+    def run(args: list[Any], boxed: bool = False) -> Any:
+        if not boxed:
+            return program.call(*args, *builder.extra)
+        args += builder.extra
+        return program(args)
 
     return run, gm
 
