@@ -92,9 +92,10 @@ def thread_ids(n: int, grain: int) -> tuple[list[int], list[int]]:
 
 @needs_compiler
 def test_threads_are_torch_s() -> None:
-    ctypes.CDLL("libgomp.so.1", mode=ctypes.RTLD_GLOBAL)   # torch's, already loaded: the kernel of this test asks it
     with open("/proc/self/maps") as maps:
-        assert len({line.split()[-1] for line in maps if "libgomp" in line}) == 1
+        loaded = {line.split()[-1] for line in maps if "libgomp" in line}
+    assert len(loaded) == 1
+    ctypes.CDLL(loaded.pop(), mode=ctypes.RTLD_GLOBAL)   # so that the kernel of this test finds it
     before = torch.get_num_threads()
     try:
         for threads in (3, 1, 2):
