@@ -6,6 +6,7 @@ the plain functions and a NumPy libdevice (Triton's own returns None there, and 
 
 from __future__ import annotations
 
+import importlib
 import sys
 import types
 from typing import Any
@@ -15,10 +16,7 @@ import triton.language as tl
 
 INTERPRETED = bool(triton.knobs.runtime.interpret)
 
-if INTERPRETED:
-    from dynamo_nb.backends.triton_cpp import triton_interpreted as libdevice
-else:
-    from triton.language.extra import libdevice
+libdevice: Any = importlib.import_module("dynamo_nb.backends.triton_cpp.triton_interpreted" if INTERPRETED else "triton.language.extra.libdevice")
 
 
 @triton.jit

@@ -17,6 +17,7 @@ S0, S1 = sympy.symbols("s0 s1", integer=True)
 CPU = torch.device("cpu")
 ONE_VALUE = sympy.Integer(0)
 Loop = tuple[sympy.Symbol, Any]
+Reference = Callable[..., torch.Tensor]
 
 
 def loops(*pairs: Loop) -> ir.Loops:
@@ -73,6 +74,7 @@ class Case:
     sizes: tuple[int, ...] = ()
     configs: tuple[Config, ...] = (Config(64, 1),)
     tolerance: float = 0.0
+    level: float = 0.0                # results below it are as far off as it (cancellation)
 
 
 def run(case: Case, config: Config) -> list[torch.Tensor]:
@@ -103,19 +105,16 @@ def _guarded(t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def check(case: Case) -> None:
     for config in case.configs:
         for got, want in zip(run(case, config), case.expected, strict=True):
-            compare(got, want, case.tolerance, f"{case.kernel}\n{config}")
+            compare(got, want, case.tolerance, f"{case.kernel}\n{config}", case.level)
 
 
-def compare(got: torch.Tensor, want: torch.Tensor, tolerance: float, what: str) -> None:
+def compare(got: torch.Tensor, want: torch.Tensor, tolerance: float, what: str, level: float = 0.0) -> None:
     """Equal, NaN with NaN; tolerance: relative, in units of the type's precision."""
     assert got.dtype is want.dtype and got.shape == want.shape, what
     if not want.dtype.is_floating_point:
         bad = got != want
     else:
-        near = tolerance * torch.finfo(want.dtype).eps * want.double().abs() + tolerance * torch.finfo(want.dtype).tiny
+        near = tolerance * torch.finfo(want.dtype).eps * want.double().abs().clamp(min=max(level, torch.finfo(want.dtype).tiny))
         same = (got == want) | (got.isnan() & want.isnan()) | ((got.double() - want.double()).abs() <= near)
         bad = ~same
     assert not bool(bad.any()), f"{what}\ngot  {got[bad][:5]}\nwant {want[bad][:5]} at {bad.nonzero()[:5].tolist()}"
-
-
-Reference = Callable[..., torch.Tensor]
