@@ -42,7 +42,7 @@ class Launcher:
         device = tensors[0].device
         with torch.cuda.device(device):
             compiled = triton_files.function(self.source).warmup(*tensors, *sizes, grid=(1,), **self._options(sizes))
-            compiled._init_handles()
+            assert compiled.run is not None     # looking at it loads the module
         self.ready.add(self._variant(device, tensors, sizes))
 
     def _variant(self, device: torch.device, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> tuple[Any, ...]:

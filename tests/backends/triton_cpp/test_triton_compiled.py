@@ -31,9 +31,18 @@ def test_kernel(name: str) -> None:
         assert f".target sm_{arch}" in ptx and cubin[:4] == b"\x7fELF"
 
 
-@pytest.mark.parametrize(("dtype", "arch"), [(DType.f32, 90), (DType.bf16, 80), (DType.i64, 90), (DType.u8, 80), (DType.b1, 90)], ids=str)
+# Those whose text, not only libdevice's function, depends on the width.
+BY_WIDTH = ("div", "floordiv", "truncdiv", "mod", "min", "max", "fmin", "sqrt", "sigmoid", "signbit", "isinf", "sign", "round")
+
+
+@pytest.mark.parametrize(("dtype", "arch"), [(DType.f32, 90), (DType.i64, 80), (DType.u8, 90), (DType.b1, 80)], ids=str)
 def test_every_operation(dtype: DType, arch: int) -> None:
     assert triton_build.compile_ahead(print_kernel(all_operations(dtype), Config(512)), arch)[1][:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize(("dtype", "arch"), [(DType.f64, 80), (DType.f16, 90), (DType.bf16, 80), (DType.i8, 90)], ids=str)
+def test_operations_of_other_widths(dtype: DType, arch: int) -> None:
+    assert triton_build.compile_ahead(print_kernel(all_operations(dtype, BY_WIDTH), Config(512)), arch)[1][:4] == b"\x7fELF"
 
 
 def test_products_are_rounded_before_they_are_added() -> None:
