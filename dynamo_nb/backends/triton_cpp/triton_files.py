@@ -23,7 +23,10 @@ def folder() -> Path:
     """Where kernel files go: of this user alone, since what lies there is run."""
     base = os.environ.get("DYNAMO_NB_CACHE_DIR") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "dynamo_nb")
     path = Path(base) / "triton"
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise RuntimeError(f"kernel sources need a folder, and {path} can't be made ({error}); set DYNAMO_NB_CACHE_DIR to one you can write") from error
     return path
 
 
