@@ -21,7 +21,7 @@ MEMORY = {
 REGISTER = {**MEMORY, DType.f16: "tl.float32", DType.bf16: "tl.float32"}
 POINTER = {
     DType.f64: "*fp64", DType.f32: "*fp32", DType.f16: "*fp16", DType.bf16: "*bf16", DType.i64: "*i64",
-    DType.i32: "*i32", DType.i16: "*i16", DType.i8: "*i8", DType.u8: "*u8", DType.b1: "*i1",
+    DType.i32: "*i32", DType.i16: "*i16", DType.i8: "*i8", DType.u8: "*u8", DType.b1: "*u1",
 }
 
 # A rounded operand gives a rounded result, so nothing needs to be rounded again.
