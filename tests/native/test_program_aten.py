@@ -240,3 +240,15 @@ def test_wrong_number_of_tensors() -> None:
     assert [t.shape[0] for t in program.call(floats(4))] == [2, 2]
     with pytest.raises(RuntimeError, match="aten::split.Tensor returned 3 tensors, but the program expects 2"):
         program.call(floats(6))
+
+
+def test_results_laid_out_otherwise_are_copied():
+    x = torch.arange(6.0).reshape(2, 3).t()
+    expected = Program((("t", 0),), 2, 0, [("aten", "aten::clone", "", (("t", 0), None), (1,)), ("layout", 1, (3, 2), (2, 1))], (("t", 1),))
+    (got,) = expected([x])
+    assert got.stride() == (2, 1) and torch.equal(got, x)
+    kept = Program((("t", 0),), 2, 0, [("aten", "aten::clone", "", (("t", 0), None), (1,)), ("layout", 1, (3, 2), (1, 3))], (("t", 1),))
+    assert kept([x])[0].stride() == (1, 3)
+    wrong = Program((("t", 0),), 2, 0, [("aten", "aten::clone", "", (("t", 0), None), (1,)), ("layout", 1, (2, 3), (1, 3))], (("t", 1),))
+    with pytest.raises(RuntimeError, match="were expected"):
+        wrong([x])

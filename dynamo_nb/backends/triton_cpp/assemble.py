@@ -14,7 +14,7 @@ import torch
 
 from .graph import AtenCall, LoweredGraph, NotLowered, ViewOf
 from .ir import Buffer, Kernel
-from .schedule import Schedule
+from .schedule import Schedule, buffers_in
 
 Address = Callable[[str], int]
 
@@ -72,7 +72,7 @@ class Assembler:
                     "view", self.slot(b), self.slot(step.base), self.integers.all(b.sizes), self.integers.all(b.strides), self.integers.of(step.offset),
                 ))
             elif isinstance(step, AtenCall):
-                self._aten(step)
+                self._aten(i, step)
             elif self.kernels[i].phases:
                 self._kernel(self.kernels[i], address)
             self._free(i)
@@ -97,7 +97,7 @@ class Assembler:
             self.steps.append(("free", *(self.slots[n] for n in done)))
 
     # -- ATen -----------------------------------------------------------------------------------------
-    def _aten(self, step: AtenCall) -> None:
+    def _aten(self, at: int, step: AtenCall) -> None:
         schema = step.target._schema
         args = []
         for i, argument in enumerate(schema.arguments):
@@ -109,6 +109,9 @@ class Assembler:
                 value = argument.default_value
             args.append(self._argument(value))
         self.steps.append(("aten", schema.name, schema.overload_name, tuple(args), self._outs(step.outs)))
+        for b in buffers_in(step.outs):
+            if self.schedule.last_use[b.name] > at and b.strides:
+                self.steps.append(("layout", self.slot(b), self.integers.all(b.sizes), self.integers.all(b.strides)))
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, Buffer):

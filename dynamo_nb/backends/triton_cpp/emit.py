@@ -40,6 +40,8 @@ class Emitter:
             made = [self._statement(m, v, loops) for m, v in zip(phase.members, values[i], strict=True) if self._is_stored(m, read)]
             if made:
                 phases.append(Phase(loops, tuple(made)))
+        if not phases:
+            return self._finished(((), []))
         outer, phases = ordered(self.outer, phases)
         return self._finished(collapsed(outer, phases))
 

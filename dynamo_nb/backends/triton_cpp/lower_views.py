@@ -108,7 +108,7 @@ def split(g: GraphLowering, x: LazyTensor, pieces: Any = 0, dim: int = 0) -> tup
 
 @lowers(aten.flip.default)
 def flip(g: GraphLowering, x: LazyTensor, dims: Sequence[int]) -> LazyTensor:
-    return x.flip([d % x.ndim for d in dims])
+    return x.flip([d % x.ndim for d in dims]) if x.ndim else x
 
 
 @lowers(aten.repeat.default)

@@ -259,7 +259,7 @@ def changed_by(step: Any) -> Iterable[str]:
         return [step.buffer.name]
     if isinstance(step, AtenCall):
         written = [a for a, s in zip(step.args, step.target._schema.arguments, strict=False) if s.alias_info is not None and s.alias_info.is_write]
-        return [b.name for b in (*_buffers(step.outs), *_buffers(written))]
+        return [b.name for b in (*buffers_in(step.outs), *buffers_in(written))]
     return [m.definition.buffer.name for m in step.members()]
 
 
@@ -267,19 +267,19 @@ def used_by(step: Any) -> Iterable[str]:
     if isinstance(step, ViewOf):
         return [step.base.name]
     if isinstance(step, AtenCall):
-        return [b.name for b in (*_buffers(step.args), *_buffers(tuple(step.kwargs.values())))]
+        return [b.name for b in (*buffers_in(step.args), *buffers_in(tuple(step.kwargs.values())))]
     return [name for m in step.members() for name in reads(m.definition)]
 
 
-def _buffers(value: Any) -> Iterator[Buffer]:
+def buffers_in(value: Any) -> Iterator[Buffer]:
     if isinstance(value, Buffer):
         yield value
     elif isinstance(value, (list, tuple)):
         for v in value:
-            yield from _buffers(v)
+            yield from buffers_in(v)
 
 
 def last_uses(steps: list[Any], graph: LoweredGraph) -> dict[str, int]:
     last = {name: at for at, step in enumerate(steps) for name in (*changed_by(step), *used_by(step))}
-    last.update({b.name: len(steps) for b in _buffers(tuple(graph.outputs))})
+    last.update({b.name: len(steps) for b in buffers_in(tuple(graph.outputs))})
     return last

@@ -129,6 +129,7 @@ StepPtr make_alloc_step(Builder &builder, PyObject *form);
 StepPtr make_kernel_step(Builder &builder, PyObject *form);
 StepPtr make_view_step(Builder &builder, PyObject *form);
 StepPtr make_same_step(Builder &builder, PyObject *form);
+StepPtr make_layout_step(Builder &builder, PyObject *form);
 StepPtr make_free_step(Builder &builder, PyObject *form);
 
 // program_aten.cpp

@@ -340,4 +340,49 @@ StepPtr make_empty_strided_step(int slot, IntList sizes, IntList strides, PyObje
     return step;
 }
 
+// ("layout", slot, sizes, strides): an operator's result as its example said. Kernels have the strides compiled in, so a
+// result laid out otherwise is copied; other sizes are an error.
+struct LayoutStep : Step {
+    c10::OperatorHandle empty, copy;
+    int slot;
+    IntList sizes, strides;
+
+    LayoutStep()
+        : empty(c10::Dispatcher::singleton().findSchemaOrThrow("aten::empty_strided", "")),
+          copy(c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", ""))
+    {
+    }
+
+    static bool agree(const at::TensorBase &t, c10::IntArrayRef strides)
+    {
+        for (int64_t d = 0; d < t.dim(); d++)
+            if (t.size(d) > 1 && t.stride(d) != strides[d]) return t.numel() == 0;
+        return true;
+    }
+
+    void run(Frame &frame) const override
+    {
+        Ints size_room, stride_room;
+        c10::IntArrayRef size = sizes.at(frame.ints, size_room), stride = strides.at(frame.ints, stride_room);
+        at::TensorBase &t = frame.slots[slot];
+        TORCH_CHECK(t.sizes() == size, "an operator returned a tensor of sizes ", t.sizes(), " where ", size, " were expected");
+        if (agree(t, stride)) return;
+        torch::jit::Stack stack{c10::IValue(size), c10::IValue(stride), c10::IValue(t.scalar_type()), c10::IValue(), c10::IValue(t.device()), c10::IValue()};
+        empty.callBoxed(stack);
+        stack.emplace_back(at::Tensor(t));
+        stack.emplace_back(false);
+        copy.callBoxed(stack);
+        frame.set(slot, std::move(stack.back()).toTensor());
+    }
+};
+
+StepPtr make_layout_step(Builder &builder, PyObject *form)
+{
+    auto step = std::make_unique<LayoutStep>();
+    step->slot = builder.reads(PyTuple_GET_ITEM(form, 1), true);
+    step->sizes = builder.int_list(PyTuple_GET_ITEM(form, 2));
+    step->strides = builder.int_list(PyTuple_GET_ITEM(form, 3));
+    return step;
+}
+
 }  // namespace dnb

@@ -1,0 +1,183 @@
+"""Random programs of 5 to 40 tensor operators: sizes, strides, dtypes and sharing at random; compiled by triton_cpp against eager.
+
+In: a seed. Out: what differs, '' for nothing. Used by the tests, and by hand: `python -m tests.backends.triton_cpp.random_graphs COUNT SEED`.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from dynamo_nb.backends.aot import decompositions
+from dynamo_nb.backends.triton_cpp.backend import compile_graph
+from tests.backends.triton_cpp.reference import run_graph
+
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+DTYPES = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+Step = Callable[[list[torch.Tensor]], torch.Tensor]
+
+
+class Writer:
+    """Writes one program as a list of steps, each taking the values so far."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.values: list[torch.Tensor] = []
+        self.steps: list[Step] = []
+        torch.manual_seed(seed)
+        for _ in range(self.random.randint(1, 4)):
+            self.values.append(self._input())
+        self.inputs = list(self.values)
+
+    def _input(self) -> torch.Tensor:
+        r = self.random
+        sizes = [r.choice((1, 2, 3, 5, 8, 17)) for _ in range(r.randint(0, 4))]
+        if r.random() < 0.03 and sizes:
+            sizes[0] = 0
+        made = torch.randn([n * 2 for n in sizes] or []) * r.choice((1, 3, 20))
+        dtype = r.choice(DTYPES) if r.random() < 0.5 else torch.float32
+        made = made.to(dtype) if dtype is not torch.bool else made > 0
+        made = made[tuple(slice(0, n) if r.random() < 0.5 else slice(0, 2 * n, 2) for n in sizes)]
+        if r.random() < 0.3:
+            made = made.contiguous()
+        return made.permute(r.sample(range(made.dim()), made.dim()))
+
+    def write(self) -> None:
+        wanted = self.random.randint(5, 40)
+        for _ in range(wanted * 3):
+            if len(self.steps) >= wanted:
+                break
+            step = self._step()
+            try:
+                with torch.no_grad():
+                    value = step(self.values)
+            except (RuntimeError, IndexError, NotImplementedError, TypeError, ValueError):
+                continue
+            if isinstance(value, torch.Tensor) and value.numel() <= 20_000:
+                self.values.append(value)
+                self.steps.append(step)
+
+    def _pick(self) -> int:
+        recent = len(self.values) - 1 - int(self.random.expovariate(0.5))
+        return max(recent, 0) if self.random.random() < 0.8 else self.random.randrange(len(self.values))
+
+    def _step(self) -> Step:
+        r, i, j, k = self.random, self._pick(), self._pick(), self._pick()
+        x = self.values[i]
+        dim = r.randrange(x.dim()) if x.dim() else 0
+        number = r.choice((0, 1, 2, -1, 0.5, -2.5, 3))
+        kind = r.random()
+        if kind < 0.3:
+            op = getattr(torch, r.choice(("add", "sub", "mul", "div", "maximum", "minimum", "lt", "ge", "eq", "ne", "logical_and", "atan2", "fmax")))
+            return lambda v: op(v[i], v[j])
+        if kind < 0.4:
+            op = getattr(torch, r.choice(("add", "sub", "mul", "div", "gt", "le", "remainder", "floor_divide", "pow")))
+            return lambda v: op(v[i], number)
+        if kind < 0.6:
+            names = "exp tanh sigmoid relu neg abs sqrt rsqrt log sin cos erf floor round sign isnan logical_not reciprocal log1p square ceil"
+            op = getattr(torch, r.choice(names.split()))
+            return lambda v: op(v[i])
+        if kind < 0.75:
+            return self._reduction(i, dim)
+        if kind < 0.92:
+            return self._view(i, j, dim)
+        if kind < 0.96:
+            return lambda v: torch.where(v[k] > 0, v[i], v[j])
+        dtype = r.choice(DTYPES)
+        return lambda v: v[i].to(dtype)
+
+    def _reduction(self, i: int, dim: int) -> Step:
+        r, keep = self.random, self.random.random() < 0.5
+        name = r.choice(("sum", "mean", "amax", "amin", "prod", "any", "all", "argmax", "var", "softmax", "log_softmax", "logsumexp"))
+        if name in ("softmax", "log_softmax"):
+            return lambda v: getattr(torch, name)(v[i], dim)
+        if name == "argmax" or name in ("any", "all"):
+            return lambda v: getattr(torch, name)(v[i], dim, keepdim=keep)
+        if r.random() < 0.2 and name in ("sum", "mean", "prod", "amax"):
+            return lambda v: getattr(torch, name)(v[i])
+        return lambda v: getattr(torch, name)(v[i], dim, keepdim=keep)
+
+    def _view(self, i: int, j: int, dim: int) -> Step:
+        r, x = self.random, self.values[i]
+        kind = r.choice(("permute", "flatten", "unsqueeze", "slice", "select", "expand", "cat", "flip", "split", "pad", "repeat", "reshape", "squeeze", "clone"))
+        order = r.sample(range(x.dim()), x.dim())
+        start, step = r.randint(-2, 2), r.choice((1, 1, 2))
+        other = r.randrange(max(x.dim(), 1))
+        table: dict[str, Step] = {
+            "permute": lambda v: v[i].permute(order), "flatten": lambda v: v[i].flatten(), "unsqueeze": lambda v: v[i].unsqueeze(dim),
+            "slice": lambda v: v[i].narrow(dim, 0, v[i].shape[dim])[(slice(None),) * dim + (slice(start, None, step),)],
+            "select": lambda v: v[i].select(dim, 0), "expand": lambda v: v[i].unsqueeze(0).expand(3, *v[i].shape),
+            "cat": lambda v: torch.cat([v[i], v[j], v[i]], dim), "flip": lambda v: v[i].flip(dim), "split": lambda v: v[i].split(2, dim)[-1],
+            "pad": lambda v: torch.nn.functional.pad(v[i], (1, 2, 0, 1)[: 2 * v[i].dim()], value=3), "repeat": lambda v: v[i].repeat(2, *[1] * (v[i].dim() - 1)),
+            "reshape": lambda v: v[i].reshape(*v[i].shape[:other], -1), "squeeze": lambda v: v[i].squeeze(dim), "clone": lambda v: v[i].clone(),
+        }
+        return table[kind]
+
+    def program(self) -> Callable[..., list[torch.Tensor]]:
+        count, steps = len(self.inputs), list(self.steps)
+        results = sorted({len(self.values) - 1, *(self.random.randrange(len(self.values)) for _ in range(3))} - set(range(count)))
+
+        def run(*inputs: torch.Tensor) -> list[torch.Tensor]:
+            values = list(inputs)
+            for step in steps:
+                values.append(step(values))
+            return [values[i] for i in results]
+
+        return run
+
+
+def check(seed: int, reference: bool = False) -> str:
+    writer = Writer(seed)
+    writer.write()
+    if not writer.steps:
+        return ""
+    program = writer.program()
+    with torch.no_grad():
+        want = program(*writer.inputs)
+        gm = make_fx(program, decomposition_table=decompositions(), tracing_mode="fake")(*writer.inputs)
+        plain = gm(*writer.inputs)
+        got = run_graph(gm, list(writer.inputs)) if reference else compile_graph(gm, [])(list(writer.inputs))
+    for n, (w, p, g) in enumerate(zip(want, plain, got, strict=True)):
+        why = difference(w, g)
+        if why and difference(w, p):      # the decompositions differ from eager already
+            continue
+        if why:
+            return f"seed {seed}, result {n}: {why}"
+    return ""
+
+
+def difference(want: torch.Tensor, got: torch.Tensor) -> str:
+    if want.shape != got.shape or want.dtype is not got.dtype or want.stride() != got.stride():
+        return f"{want.dtype}{list(want.shape)} {want.stride()} against {got.dtype}{list(got.shape)} {got.stride()}"
+    wide = {torch.float16: 1e-2, torch.bfloat16: 6e-2, torch.float32: 2e-4, torch.float64: 1e-9}.get(want.dtype, 0)
+    try:
+        torch.testing.assert_close(got, want, rtol=wide, atol=wide, equal_nan=True)
+    except AssertionError as err:
+        return " ".join(str(err).split())[:300]
+    return ""
+
+
+def main(count: int, first: int) -> int:
+    found = 0
+    for seed in range(first, first + count):
+        try:
+            why = check(seed)
+        except Exception as err:
+            why = f"seed {seed}: {type(err).__name__}: {err}"[:400]
+        if why:
+            found += 1
+            print(why, flush=True)
+    print(f"{count} programs, {found} differ")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, (*sys.argv[1:], "0")[:2])) if len(sys.argv) > 1 else main(200, 0))
+
+
+__all__ = ["Any", "check", "main"]
