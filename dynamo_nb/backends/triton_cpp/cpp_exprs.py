@@ -129,6 +129,7 @@ BITS = {"and": "&", "or": "|", "xor": "^"}
 LOGICAL = {"add": "|", "max": "|", "mul": "&", "min": "&", "and": "&", "or": "|", "xor": "^", "sub": "^", "fmax": "|", "fmin": "&"}
 ROUND = {"floor": "floor", "ceil": "ceil", "round": "rint", "trunc": "trunc"}
 TEMPLATES = frozenset("neg abs truncdiv floordiv mod fmod sign shl shr pow".split())
+EXACT = frozenset("neg abs min max fmin fmax sign copysign floor ceil round trunc fmod".split())       # results are values of the type already
 ELEMENTARY = frozenset((
     "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid "
     "pow atan2 hypot floordiv mod fmod max min fmax fmin sign"
@@ -144,9 +145,13 @@ def operation(op: Op, texts: list[str]) -> str:
     source = op.operands[0].dtype
     if op.name in COMPARE:
         return f"({texts[0]} {COMPARE[op.name]} {texts[1]})"
+    if is_half(source) and op.name == "floordiv":
+        return f"floordiv_{source.value}({', '.join(texts)})"
+    if is_half(source) and op.name == "truncdiv":       # eager divides in the type, then truncates
+        return f"__builtin_truncf(round_{source.value}({texts[0]} / {texts[1]}))"
     if source.is_float:
         text = _float_operation(op.name, register_type(source), texts)
-        return f"round_{op.dtype.value}({text})" if is_half(op.dtype) else text
+        return f"round_{op.dtype.value}({text})" if is_half(op.dtype) and op.name not in EXACT else text
     if source is DType.b1:
         return _bool_operation(op.name, texts)
     return _int_operation(op.name, source, texts)

@@ -289,6 +289,16 @@ def _rounded(kind: str, c: str) -> dict[str, str]:
 
 
 FLOAT = _rounded("f32", "f") | _rounded("f64", "")
+FLOAT |= {
+    f"floordiv_{half}": f"""INLINE f32 floordiv_{half}(f32 a, f32 b) {{ // as eager: every step rounded
+    f32 m = __builtin_fmodf(a, b), q = round_{half}(round_{half}(a - m) / b);
+    q = m != 0 && (m < 0) != (b < 0) ? round_{half}(q - 1) : q;
+    f32 f = __builtin_floorf(q);
+    f = q - f > 0.5f ? round_{half}(f + 1) : f;
+    return b == 0 ? round_{half}(a / b) : q != 0 ? f : __builtin_copysignf(0, a / b);
+}}"""
+    for half in ("f16", "bf16")
+}
 
 INTEGER = {
     "neg_int": "template <class T> INLINE T neg_int(T a) { return (T)(0 - (u64)a); }",

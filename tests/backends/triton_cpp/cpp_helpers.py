@@ -89,9 +89,11 @@ def ulps(a: torch.Tensor, b: torch.Tensor) -> int:
 
     def rank(x: torch.Tensor) -> torch.Tensor:
         bits = x.contiguous().view(kind)
-        return torch.where(bits < 0, torch.iinfo(kind).min - bits, bits).to(torch.float64)
+        return torch.where(bits < 0, torch.iinfo(kind).min - bits, bits).to(torch.int64)
 
-    different = (rank(a) - rank(b)).abs()
+    left, right = rank(a), rank(b)
+    apart = (left < 0) != (right < 0)        # the difference of two f64 ranks may not fit
+    different = torch.where(apart, left.double().abs() + right.double().abs(), (left - right).abs().double())
     different[(a == b) | (a.isnan() & b.isnan())] = 0
     different[a.isnan() != b.isnan()] = math.inf
     return 0 if not different.numel() else int(min(different.max().item(), 2**62))
