@@ -18,7 +18,7 @@ from .cpp_folds import Fold, Ref, fold_of
 from .ir import Kernel, Op, Phase, Reduce, Store, walk
 
 BLOCK = 4096          # elements of a part in one run of the vector loop
-ROWS = 256            # rows of a part in a strip
+ROWS = 32             # rows of a part in a strip
 STRIP = 256           # outer points of a strip
 CHEAP = 24            # operations a point up to which the latency of one accumulator shows: four then
 
@@ -176,10 +176,18 @@ class _Nest:
     def rows(self, parts: list[str], merges: list[str]) -> list[str]:
         variable, size = self.phase.loops[-1]
         name, n = self.symbols[variable], self.index(size)
-        inner = [*self.body.lines[len(self.phase.loops)], *self.across(self.steps()), "}"]
         if any(a.fold.blocked for a in self.accumulators):
             return [
                 f"for (i64 b = 0; b < {n}; b += {ROWS}) {{", f"const i64 e = b + {ROWS} < {n} ? b + {ROWS} : {n};", *self.across(parts),
-                f"for (i64 {name} = b; {name} < e; {name}++) {{", *inner, *self.across(merges), "}",
+                *self.row_loop(name, "b", "e"), *self.across(merges), "}",
             ]
-        return [*self.across(parts), f"for (i64 {name} = 0; {name} < {n}; {name}++) {{", *inner, *self.across(merges)]
+        return [*self.across(parts), *self.row_loop(name, "0", n), *self.across(merges)]
+
+    def row_loop(self, name: str, begin: str, end: str) -> list[str]:
+        """Four rows at once where that saves loads and stores of accumulators."""
+        head = self.body.lines[len(self.phase.loops)]
+        out = [f"for (; r < {end}; r++) {{", f"const i64 {name} = r;", *head, *self.across(self.steps()), "}"]
+        if self.worth_copies(None):
+            copies = [line for c in range(4) for line in ("{", f"const i64 {name} = r + {c};", *head, *self.steps(), "}")]
+            out = [f"for (; r + 4 <= {end}; r += 4) {{", *self.across(copies), "}", *out]
+        return ["{", f"i64 r = {begin};", *out, "}"]

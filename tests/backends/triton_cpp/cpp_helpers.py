@@ -176,4 +176,6 @@ def fold(reduce: Reduce, dtype: DType, value: torch.Tensor) -> torch.Tensor:
         return getattr(torch, kind)(value, -1, dtype=dtype.torch)
     if kind in ("argmax", "argmin"):
         return getattr(value.int() if value.dtype == torch.bool else value, kind)(-1)
+    if kind in ("any", "all"):
+        value = value.bool()
     return getattr(torch, {"max": "amax", "min": "amin"}.get(kind, kind))(value, -1)

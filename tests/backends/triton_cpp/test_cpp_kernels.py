@@ -120,13 +120,13 @@ def layer_norm(dtype: DType) -> Kernel:
 @pytest.mark.parametrize("dtype", [DType.f32, DType.bf16, DType.f16])
 def test_normalisations(dtype: DType) -> None:
     built = Built([softmax(dtype, "0"), softmax(dtype, "1"), layer_norm(dtype)])
-    units = 16 if dtype is DType.f32 else 2
+    units = 16 if dtype is DType.f32 else 1        # x - max is rounded
     for shape in ((5, 7), (1, 1), (600, 33), (33, 600), (3, 0), (0, 3)):
         x = (torch.randn(shape) * 3).to(dtype.torch)
         for dim in (0, 1):
             got = torch.empty_like(x)
             built(f"softmax_{dim}_{dtype.value}", {"x": x, "y": got}, shape, cuts=(0.11, 0.5))
-            assert ulps(got, torch.softmax(x, dim)) <= units
+            assert ulps(got, torch.softmax(x.double(), dim).to(dtype.torch)) <= units
         w, got, total, most = torch.rand(shape[1]), torch.empty_like(x), torch.empty(shape[0]), torch.empty(shape[0], dtype=torch.int64)
         built(f"layer_norm_{dtype.value}", {"x": x, "w": w, "y": got, "sum": total, "most": most}, shape, cuts=(0.4,))
         if shape[1]:
