@@ -64,6 +64,7 @@ class Built:
 def values(dtype: DType, n: int, seed: int = 0) -> torch.Tensor:
     """n values of that type: specials first, then random ones of all magnitudes."""
     g = torch.Generator().manual_seed(seed)
+    special: list[float]
     if dtype is DType.b1:
         return torch.randint(0, 2, (n,), generator=g).bool()
     if dtype.is_int:
@@ -160,7 +161,7 @@ def imitate(root: Expr, tensors: dict[str, torch.Tensor], points: dict[sympy.Sym
             where = at(e.offset, points | {s: v for (s, _), v in zip(e.indirect, args, strict=True)})
             value = tensors[e.buffer].flatten()[where.clamp(0, tensors[e.buffer].numel() - 1)]
         elif isinstance(e, Select):
-            value = torch.where(*args)
+            value = torch.where(args[0], args[1], args[2])
         else:
             assert isinstance(e, Op)
             value = args[0].to(e.dtype.torch) if e.name == "cast" else EAGER[e.name](*args)

@@ -8,9 +8,9 @@ import random
 import sympy
 import torch
 from cpp_helpers import buffer, op, symbol, values
+from torch.utils._sympy.functions import FloorDiv, Mod
 
 from dynamo_nb.backends.triton_cpp.ir import Const, DType, Expr, Index, Kernel, Load, Loops, Phase, Reduce, Select, Store
-from torch.utils._sympy.functions import FloorDiv, Mod
 
 FLOAT = "add sub mul div max min fmax fmin neg abs floor ceil round trunc sign copysign".split()
 INT = "add sub mul max min neg abs and or xor not sign".split()

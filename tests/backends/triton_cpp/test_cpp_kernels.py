@@ -12,7 +12,7 @@ from random_kernels import Random, inputs
 
 from dynamo_nb.backends.triton_cpp.ir import REDUCTIONS, Const, DType, Expr, Index, Kernel, Load, Loops, Phase, Reduce, Select, Store, loads
 
-I, J, K, S0, S1 = (symbol(n) for n in ("i", "j", "k", "s0", "s1"))
+I, J, K, S0, S1 = (symbol(n) for n in ("i", "j", "k", "s0", "s1"))  # noqa: E741
 ROWS: Loops = ((I, S0),)
 COLUMNS: Loops = ((J, S1),)
 
@@ -29,7 +29,8 @@ def reduction(kind: str, dtype: DType, along: str) -> Kernel:
 
 @pytest.mark.parametrize("dtype", DType)
 def test_reductions(dtype: DType) -> None:
-    built = Built([reduction(kind, dtype, along) for kind in REDUCTIONS for along in ("0", "1", "all")])
+    ways = ("0", "1", "all") if dtype in (DType.f32, DType.i64) else ("0", "1")
+    built = Built([reduction(kind, dtype, along) for kind in REDUCTIONS for along in ways])
     assert {built.unit.kernels["sum_0"].form, built.unit.kernels["sum_1"].form} == {"inner", "outer"}
     for shape in ((3, 5), (1, 1), (70, 300), (300, 70), (2, 9001), (0, 4), (4, 0)):
         for special in (False, True):
@@ -39,7 +40,7 @@ def test_reductions(dtype: DType) -> None:
             for kind in REDUCTIONS:
                 if special and dtype.is_float and kind in ("sum", "prod"):
                     continue
-                for along in ("0", "1", "all"):
+                for along in ways:
                     check_reduction(built, kind, along, x)
 
 
@@ -186,11 +187,11 @@ def test_a_value_needed_on_both_sides_and_inside_a_condition() -> None:
 
 
 # -- random kernels ----------------------------------------------------------------------------------------------
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.integers(0, 2**32), st.lists(st.floats(0, 1), max_size=4))
 def test_random_kernels(seed: int, cuts: list[float]) -> None:
     random = Random(seed)
-    kernels = [random.kernel(f"k{n}") for n in range(8)]
+    kernels = [random.kernel(f"k{n}") for n in range(6)]
     built = Built(kernels)
     for kernel in kernels:
         tensors, points = inputs(kernel, seed)
