@@ -80,10 +80,11 @@ def load(source: str) -> Library | None:
         return _libraries[key]
 
 
-def _unavailable(reason: str) -> None:
+def _unavailable(reason: str) -> Library | None:
     if reason not in _warned:
         _warned.add(reason)
         log.warning("%s", reason)
+    return None
 
 
 # -- what a file depends on --------------------------------------------------------------------------------

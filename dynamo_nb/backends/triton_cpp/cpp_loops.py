@@ -20,7 +20,8 @@ from .ir import Kernel, Op, Phase, Reduce, Store, walk
 BLOCK = 4096          # elements of a part in one run of the vector loop
 ROWS = 32             # rows of a part in a strip
 STRIP = 256           # outer points of a strip
-CHEAP = 24            # operations a point up to which the latency of one accumulator shows: four then
+COPIES = 2            # accumulators of a cheap reduction, each over its share of a block
+CHEAP = 24            # operations a point up to which the latency of one accumulator shows: several then
 
 
 @dataclasses.dataclass
@@ -131,7 +132,7 @@ class _Nest:
         return ["{", *loop, "}"] if self.accumulators else loop
 
     def worth_copies(self, most: int | None) -> bool:
-        """Whether four accumulators pay: few operations a point, enough points, nothing but joinable folds."""
+        """Whether several accumulators pay: few operations a point, enough points, nothing but joinable folds."""
         if self.stores or not self.accumulators or any(a.fold.operator is None for a in self.accumulators) or (most is not None and most < 64):
             return False
         return sum(exprs.cost(e) for e in walk(*(a.reduce.value for a in self.accumulators)) if isinstance(e, Op)) <= CHEAP
@@ -146,13 +147,13 @@ class _Nest:
         return [*self.pragma(), f"for (i64 {name} = {begin}; {name} < {end}; {name}++) {{", *self.steps(), "}"]
 
     def copied_loop(self, name: str, begin: str, end: str) -> list[str]:
-        """Four quarters of the range side by side, then the rest."""
-        copies = [line for c in range(4) for line in ("{", f"const i64 {name} = k + {c} * quarter;", *self.steps(c), "}")]
-        joins = [a.fold.join(self.part(a, 0), self.part(a, c)) for a in self.accumulators for c in range(1, 4)]
+        """Equal shares of the range side by side, then the rest."""
+        copies = [line for c in range(COPIES) for line in ("{", f"const i64 {name} = k + {c} * share;", *self.steps(c), "}")]
+        joins = [a.fold.join(self.part(a, 0), self.part(a, c)) for a in self.accumulators for c in range(1, COPIES)]
         return [
-            *self.parts(4), f"const i64 quarter = (({end} - {begin}) >> 5) << 3;",
-            *self.pragma(4), f"for (i64 k = {begin}; k < {begin} + quarter; k++) {{", *copies, "}", *joins,
-            *self.plain_loop(name, f"{begin} + 4 * quarter", end),
+            *self.parts(COPIES), f"const i64 share = ({end} - {begin}) / {8 * COPIES} * 8;",
+            *self.pragma(COPIES), f"for (i64 k = {begin}; k < {begin} + share; k++) {{", *copies, "}", *joins,
+            *self.plain_loop(name, f"{begin} + {COPIES} * share", end),
         ]
 
     # -- strips of outer points ----------------------------------------------------------------------------

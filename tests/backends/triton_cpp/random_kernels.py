@@ -10,7 +10,7 @@ import torch
 from cpp_helpers import buffer, op, symbol, values
 from torch.utils._sympy.functions import FloorDiv, Mod
 
-from dynamo_nb.backends.triton_cpp.ir import Const, DType, Expr, Index, Kernel, Load, Loops, Phase, Reduce, Select, Store
+from dynamo_nb.backends.triton_cpp.ir import Buffer, Const, DType, Expr, Index, Kernel, Load, Loops, Phase, Reduce, Select, Store
 
 FLOAT = "add sub mul div max min fmax fmin neg abs floor ceil round trunc sign copysign".split()
 INT = "add sub mul max min neg abs and or xor not sign".split()
@@ -27,20 +27,20 @@ class Random:
         r = self.r
         dims = r.randint(1, 3)
         self.loops: Loops = tuple((symbol(f"v{k}"), sympy.Integer(r.choice([1, 2, 3, 5, 17, 40, 300 if dims < 3 else 9]))) for k in range(dims))
-        self.made = {}
+        self.made: dict[str, Buffer] = {}
         self.exprs: list[Expr] = []
         for _ in range(r.randint(2, 4)):
             self.exprs.append(self.load())
         for _ in range(r.randint(1, 14)):
             self.exprs.append(self.step())
-        shapes = [(self.loops, (), None)]
-        inner = r.randint(1, dims)
+        outer: Loops = self.loops
+        folded: Loops = ()
+        kind: str | None = None
         if r.random() < 0.6:
-            shapes = [(self.loops[: dims - inner], self.loops[dims - inner :], r.choice(["max", "min", "any", "all", "argmax", "argmin", "sum"]))]
+            cut, kind = r.randint(0, dims - 1), r.choice(["max", "min", "any", "all", "argmax", "argmin", "sum"])
+            outer, folded = self.loops[:cut], self.loops[cut:]
             if r.random() < 0.3 and dims > 1:     # over the first dimension: strips
-                shapes = [(self.loops[1:], self.loops[:1], shapes[0][2])]
-        outer, folded, kind = shapes[0]
-        self.outer = outer + folded
+                outer, folded = self.loops[1:], self.loops[:1]
         return self.finish(name, outer, folded, kind)
 
     def finish(self, name: str, outer: Loops, folded: Loops, kind: str | None) -> Kernel:
@@ -51,7 +51,8 @@ class Random:
         reads = tuple(self.made)
         if kind is None:
             self.made["y"] = buffer("y", sizes, value.dtype, "made")
-            loops, folded_loops = (outer, ())
+            loops: Loops = outer
+            folded_loops: Loops = ()
             if self.r.random() < 0.4:             # some of the loops as a phase's
                 cut = self.r.randint(0, len(outer))
                 loops, folded_loops = outer[:cut], outer[cut:]

@@ -58,7 +58,7 @@ def test_damaged_files_are_built_again(directory: pathlib.Path, damage: str) -> 
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0xFF
     path.unlink()           # a mapped file must not be written to
-    path.write_bytes({"truncate": data[: len(data) // 3], "flip": data, "empty": b""}[damage])
+    path.write_bytes(bytes({"truncate": data[: len(data) // 3], "flip": data, "empty": b""}[damage]))
     cpp_build.clear()
     library = cpp_build.load(SOURCE % 42)
     assert answer(library) == 42 and library is not None and library.seconds > 0

@@ -98,24 +98,25 @@ def softmax(dtype: DType, along: str) -> Kernel:
     return Kernel(f"softmax_{along}_{dtype.value}", outer, phases, ("x",), ("y",), (S0, S1), made, ("m", "s", "r", "e"))
 
 
-def layer_norm(dtype: DType) -> Kernel:
-    """Two reductions in one phase; statistics stored, then read at the same point."""
+def layer_norm(dtype: DType, most: bool = True) -> Kernel:
+    """Two reductions in one phase (most: the second); statistics stored, then read at the same point."""
     x = op("cast", Load(dtype, "x", I * S1 + J), dtype=DType.f32)
     n = op("cast", Index(DType.i64, S1), dtype=DType.f32)
     mean = op("div", Load(DType.f32, "sum", I), n)
     d = op("sub", x, mean)
     scale = op("rsqrt", op("add", op("div", Load(DType.f32, "square", ZERO), n), Const(DType.f32, 1e-5)))
     out = op("cast", op("mul", op("mul", d, scale), Load(DType.f32, "w", J)), dtype=dtype)
+    extremes = (Reduce("most", ROWS, COLUMNS, I, "argmax", x),) if most else ()
     phases = (
         Phase(COLUMNS, (Reduce("sum", ROWS, COLUMNS, I, "sum", x),)),
-        Phase(COLUMNS, (Reduce("square", ROWS, COLUMNS, ZERO, "sum", op("mul", d, d)), Reduce("most", ROWS, COLUMNS, I, "argmax", x))),
+        Phase(COLUMNS, (Reduce("square", ROWS, COLUMNS, ZERO, "sum", op("mul", d, d)), *extremes)),
         Phase(COLUMNS, (Store("y", ROWS + COLUMNS, I * S1 + J, out),)),
     )
     made = buffers(
         buffer("x", (S0, S1), dtype), buffer("w", (S1,)), buffer("y", (S0, S1), dtype), buffer("sum", (S0,)), buffer("most", (S0,), DType.i64),
         buffer("square", (), kind="local"),
     )
-    return Kernel(f"layer_norm_{dtype.value}", ROWS, phases, ("x", "w"), ("y", "sum", "most"), (S0, S1), made, ("square",))
+    return Kernel(f"layer_norm_{dtype.value}", ROWS, phases, ("x", "w"), ("y", "sum", "most")[: 2 + most], (S0, S1), made, ("square",))
 
 
 @pytest.mark.parametrize("dtype", [DType.f32, DType.bf16, DType.f16])
