@@ -104,18 +104,30 @@ class Body:
         if isinstance(expr, Load):
             return self.load(expr, path)
         if isinstance(expr, Select):
-            cond, yes, no = self.emit(expr.cond, path), self.side(expr, True, path), self.side(expr, False, path)
-            return self.assign(expr.dtype, f"({cond.text} ? {yes.text} : {no.text})", max(cond.level, yes.level, no.level))
+            return self.select(expr, path)
         assert isinstance(expr, Op), expr
         operands = [self.emit(a, path) for a in expr.operands]
         return self.assign(expr.dtype, exprs.operation(expr, [o.text for o in operands]), max(o.level for o in operands))
 
-    def side(self, select: Select, which: bool, path: Path) -> Value:
-        root = select.yes if which else select.no
-        inner: Path = (*path, (select.cond, which))
+    def select(self, expr: Select, path: Path) -> Value:
+        """A chain of selects on the `no` side (a concatenation of many parts) is walked, not recursed into."""
+        chain: list[tuple[Select, Path, Value, Value]] = []
+        last: Expr = expr
+        while isinstance(last, Select) and (last is expr or (id(last) in self.loading and id(last) not in self.certain)):
+            cond = self.side(last.cond, path)
+            chain.append((last, path, cond, self.side(last.yes, (*path, (last.cond, True)))))
+            path = (*path, (last.cond, False))
+            last = last.no
+        value = self.side(last, path)
+        for select, where, cond, yes in reversed(chain):
+            value = self.assign(select.dtype, f"({cond.text} ? {yes.text} : {value.text})", max(cond.level, yes.level, value.level))
+            self.values[id(select), where] = value
+        return value
+
+    def side(self, root: Expr, path: Path) -> Value:
         for e in _unconditional([root]):
-            self.emit(e, inner)
-        return self.emit(root, inner)
+            self.emit(e, path)
+        return self.emit(root, path)
 
     def assign(self, dtype: DType, text: str, level: int) -> Value:
         name = f"t{self.count}"

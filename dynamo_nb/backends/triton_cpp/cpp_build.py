@@ -31,6 +31,7 @@ FLAGS = (
     "-O2", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fno-strict-aliasing", "-fopenmp-simd", "-std=c++17",
     "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables", "-fno-semantic-interposition", "-fPIC", "-shared", "-w",
 )
+GCC_FLAGS = ("--param=vect-epilogues-nomask=0",)         # a second vector loop for the rest would cost a third of compile time
 LIBRARIES = ("-lm",)
 LIMIT_MB = 512
 log = logging.getLogger("dynamo_nb.triton_cpp")
@@ -73,7 +74,7 @@ def load(source: str) -> Library | None:
             return _unavailable(f"the C++ compiler {shlex.join(command)} does not run. Repair it or set CXX; until then ATen runs these graphs")
         key = _key(source, command, version)
         if key not in _libraries:
-            library = _from_disk(key) or _build(source, key, command)
+            library = _from_disk(key) or _build(source, key, command, version)
             if library is None:
                 return None
             _libraries[key] = library
@@ -114,8 +115,12 @@ def _cpu() -> str:
     return platform.machine() + platform.processor()
 
 
+def flags(version: str) -> tuple[str, ...]:
+    return FLAGS + GCC_FLAGS if "Free Software Foundation" in version else FLAGS
+
+
 def _key(source: str, command: tuple[str, ...], version: str) -> str:
-    parts = (str(FORMAT), source, *command, version, *FLAGS, *LIBRARIES, _cpu(), torch.__version__, sys.version, platform.machine())
+    parts = (str(FORMAT), source, *command, version, *FLAGS, *GCC_FLAGS, *LIBRARIES, _cpu(), torch.__version__, sys.version, platform.machine())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -149,14 +154,14 @@ def _from_disk(key: str) -> Library | None:
         return None
 
 
-def _build(source: str, key: str, command: tuple[str, ...]) -> Library | None:
+def _build(source: str, key: str, command: tuple[str, ...], version: str) -> Library | None:
     directory = cache_directory()
     start = time.perf_counter()
     try:
         with tempfile.TemporaryDirectory(dir=directory) as work:
             text, made = pathlib.Path(work, "unit.cpp"), pathlib.Path(work, "unit.so")
             text.write_text(source)
-            done = subprocess.run([*command, *FLAGS, str(text), "-o", str(made), *LIBRARIES], capture_output=True, text=True, timeout=600)
+            done = subprocess.run([*command, *flags(version), str(text), "-o", str(made), *LIBRARIES], capture_output=True, text=True, timeout=600)
             if done.returncode != 0:
                 return _unavailable(f"{shlex.join(command)} failed on a generated unit ({done.stderr.strip()[-2000:]}). ATen runs this graph; please report it")
             data = made.read_bytes()

@@ -68,6 +68,7 @@ def check_reduction(built: Built, kind: str, along: str, x: torch.Tensor) -> Non
 
 def test_sums_are_as_exact_as_eagers() -> None:
     built = Built([reduction("sum", DType.f32, along) for along in ("0", "1", "all")])
+    torch.manual_seed(1)
     x = torch.rand(1500, 1700) + 100
     for along, dim in (("0", 0), ("1", 1), ("all", (0, 1))):
         exact = x.double().sum(dim)
@@ -122,13 +123,16 @@ def layer_norm(dtype: DType, most: bool = True) -> Kernel:
 @pytest.mark.parametrize("dtype", [DType.f32, DType.bf16, DType.f16])
 def test_normalisations(dtype: DType) -> None:
     built = Built([softmax(dtype, "0"), softmax(dtype, "1"), layer_norm(dtype)])
-    units = 16 if dtype is DType.f32 else 1        # x - max is rounded
+    torch.manual_seed(0)
+    units = 6 if dtype is DType.f32 else 1
     for shape in ((5, 7), (1, 1), (600, 33), (33, 600), (3, 0), (0, 3)):
         x = (torch.randn(shape) * 3).to(dtype.torch)
         for dim in (0, 1):
             got = torch.empty_like(x)
             built(f"softmax_{dim}_{dtype.value}", {"x": x, "y": got}, shape, cuts=(0.11, 0.5))
-            assert ulps(got, torch.softmax(x.double(), dim).to(dtype.torch)) <= units
+            if x.numel():       # the difference from the maximum is rounded to f32
+                e = (x.float() - x.float().amax(dim, keepdim=True)).double().exp()
+                assert ulps(got, (e / e.sum(dim, keepdim=True)).to(dtype.torch)) <= units
         w, got, total, most = torch.rand(shape[1]), torch.empty_like(x), torch.empty(shape[0]), torch.empty(shape[0], dtype=torch.int64)
         built(f"layer_norm_{dtype.value}", {"x": x, "w": w, "y": got, "sum": total, "most": most}, shape, cuts=(0.4,))
         if shape[1]:
@@ -188,7 +192,7 @@ def test_a_value_needed_on_both_sides_and_inside_a_condition() -> None:
 
 
 # -- random kernels ----------------------------------------------------------------------------------------------
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.integers(0, 2**32), st.lists(st.floats(0, 1), max_size=4))
 def test_random_kernels(seed: int, cuts: list[float]) -> None:
     random = Random(seed)
