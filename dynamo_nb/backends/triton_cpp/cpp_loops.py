@@ -17,10 +17,10 @@ from .cpp_body import Body, Memory, Value
 from .cpp_folds import Fold, Ref, fold_of
 from .ir import Kernel, Op, Phase, Reduce, Store, walk
 
-BLOCK = 1024          # elements of a part in one run of the vector loop
+BLOCK = 4096          # elements of a part in one run of the vector loop
 ROWS = 32             # rows of a part in a strip
 STRIP = 256           # outer points of a strip
-COPIES = 2            # accumulators of a cheap reduction, each over its share of a block
+COPIES = 4            # accumulators of a cheap reduction, each over its share of a block
 CHEAP = 24            # operations a point up to which the latency of one accumulator shows: several then
 
 
