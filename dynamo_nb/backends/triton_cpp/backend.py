@@ -18,7 +18,7 @@ import torch.fx
 from ...core import events
 from ...core.logs import artifact_logger
 from ...native import Program
-from ..aot import aot_compile, decompositions, run_as_is
+from ..aot import aot_compile, boxed, decompositions, run_as_is
 from . import cpp_build, cpp_printer, lower_pointwise, lower_reductions, lower_views  # noqa: F401  (the lowerings register themselves)
 from .assemble import Assembler, Integers, needed_after
 from .cpp_exprs import IndexPrinter
@@ -54,7 +54,7 @@ def compile_graph(gm: torch.fx.GraphModule, inputs: list[Any], seen: list[Compil
     try:
         run, compiled = _generate(gm)
     except NotLowered as err:
-        run, compiled = run_as_is(gm, inputs), CompiledGraph([], [], [], "", {}, str(err))
+        run, compiled = boxed(run_as_is(gm, inputs)), CompiledGraph([], [], [], "", {}, str(err))
     if seen is not None:
         seen.append(compiled)
     if log.isEnabledFor(20):

@@ -168,11 +168,11 @@ def replaced(expr: sympy.Expr, values: dict[Any, Any]) -> sympy.Expr:
 
 
 def floordiv(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
-    return a if b == 1 else FloorDiv(a, b)
+    return a if b == 1 else ZERO if b == 0 else FloorDiv(a, b)
 
 
 def modulo(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
-    return ZERO if b == 1 else PythonMod(a, b)
+    return ZERO if b in (0, 1) else PythonMod(a, b)
 
 
 def simplified(expr: sympy.Expr) -> sympy.Expr:

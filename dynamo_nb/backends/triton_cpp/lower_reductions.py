@@ -31,6 +31,9 @@ def dims_of(x: LazyTensor, dims: Dims) -> list[int]:
 
 def fold(g: GraphLowering, x: LazyTensor, dims: list[int], kind: str, dtype: DType, keepdim: bool) -> LazyTensor:
     """Fold the dimensions away, in `dtype`; with keepdim they stay with size 1."""
+    if all(x.sizes[d] == 1 for d in dims):
+        one = x.with_value(g.exprs.const(0, DType.i64)) if kind in ("argmax", "argmin") else cast(x, dtype)
+        return one if keepdim else one.squeeze(dims)
     kept = [d for d in range(x.ndim) if d not in dims]
     index: list[sympy.Expr] = [sympy.Integer(0)] * x.ndim
     for place, d in enumerate((*kept, *dims)):

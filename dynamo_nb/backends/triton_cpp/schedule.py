@@ -145,7 +145,7 @@ class Scheduler:
         if len(set(places.values())) != len(group.outer) or len(places) != len(group.outer):
             return False
         rest = [(v, n) for v, n in outer if v not in places]
-        if inner and rest or any(v in places for v, _ in inner):
+        if definition.kind and rest or any(v in places for v, _ in inner):
             return False
         loops = inner or rest
         sizes = tuple(n for _, n in loops)
