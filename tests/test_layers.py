@@ -23,7 +23,7 @@ ROOTS = {"dynamo_nb": pathlib.Path(dynamo_nb.__path__[0]), "kernel_ext": pathlib
 LOWER = ["core", "cpython", "native", "guards", "symbolic", "graph"]
 MAY_USE = {part: set(LOWER[:place]) for place, part in enumerate(LOWER)}
 MAY_USE["hook"] = {"core", "cpython", "native"}
-MAY_USE["backends"] = {"core"}
+MAY_USE["backends"] = {"core", "native"}
 MAY_USE["convert"] = {*LOWER, "hook", "backends"}
 MAY_USE["api"] = MAY_USE["convert"] | {"convert"}
 # The public modules are thin faces over core and api.

@@ -49,10 +49,10 @@ class CompiledGraph:
         return "\n\n".join(part for part in ("\n".join(map(str, self.kernels)), "\n".join(calls), self.source) if part)
 
 
-def compile_graph(gm: torch.fx.GraphModule, inputs: list[Any], seen: list[CompiledGraph] | None = None) -> Any:
+def compile_graph(gm: torch.fx.GraphModule, inputs: list[Any], seen: list[CompiledGraph] | None = None, codegen: str = "") -> Any:
     """An AOTAutograd compiler: a boxed callable for an ATen graph; what became of it is added to `seen`."""
     try:
-        run, compiled = _generate(gm)
+        run, compiled = _generate(gm, codegen)
     except NotLowered as err:
         run, compiled = boxed(run_as_is(gm, inputs)), CompiledGraph([], [], [], "", {}, str(err))
     if seen is not None:
@@ -63,21 +63,42 @@ def compile_graph(gm: torch.fx.GraphModule, inputs: list[Any], seen: list[Compil
     return run
 
 
-def _generate(gm: torch.fx.GraphModule) -> tuple[Any, CompiledGraph]:
+def _generate(gm: torch.fx.GraphModule, codegen: str) -> tuple[Any, CompiledGraph]:
     clock = [time.perf_counter()]
     lowered = GraphLowering(gm).run()
-    devices = {b.device.type for b in lowered.buffers.values()} - {"cpu"}
-    if devices:
-        raise NotLowered(f"tensors on {', '.join(sorted(devices))}")
+    make = _writer(lowered, codegen)
     clock.append(time.perf_counter())
     schedule = Scheduler(lowered).run()
     kernels = _kernels(lowered, schedule)
     clock.append(time.perf_counter())
-    program, source = _program(lowered, schedule, kernels)
+    program, source = make(lowered, schedule, kernels)
     clock.append(time.perf_counter())
     seconds = dict(zip(("lower", "schedule", "build"), (b - a for a, b in itertools.pairwise(clock)), strict=True))
     aten = [(str(s.target), s.why) for s in schedule.steps if isinstance(s, AtenCall)]
     return program, CompiledGraph(list(kernels.values()), aten, schedule.decisions, source, seconds)
+
+
+def _writer(lowered: LoweredGraph, codegen: str) -> Any:
+    """Which language: C++ for tensors on the CPU, Triton for those on a CUDA device or where it is asked for."""
+    devices = {b.device.type for b in lowered.buffers.values()}
+    if codegen == "triton" or devices == {"cuda"}:
+        return _triton
+    if devices <= {"cpu"}:
+        return _program
+    raise NotLowered(f"tensors on {', '.join(sorted(devices))}")
+
+
+def _triton(lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel]) -> tuple[Any, str]:
+    from .triton_index import CannotPrint
+    from .triton_runner import TritonRunner
+
+    try:
+        runner = TritonRunner(lowered, schedule, kernels)
+    except CannotPrint as err:
+        raise NotLowered(f"no Triton form: {err}") from None
+    except ImportError:
+        raise NotLowered("triton isn't installed: pip install 'dynamo-nb[triton]'") from None
+    return runner, "\n\n".join(launcher.source.text for launcher in runner.launchers)
 
 
 def _kernels(lowered: LoweredGraph, schedule: Schedule) -> dict[int, Kernel]:
@@ -128,13 +149,17 @@ class Runner:
 
 
 def triton_cpp(gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inputs: list[Any] | None = None, **options: Any) -> Any:
-    """Our own code generator: fused C++ kernels on the CPU; everything else is called."""
+    """Our own code generator: fused C++ kernels on the CPU, Triton kernels on CUDA devices; everything else is called.
+
+    options: codegen, "triton" for Triton on the CPU too (in its interpreter, with TRITON_INTERPRET=1).
+    """
+    unknown = sorted(set(options) - {"codegen"})
+    if unknown or options.get("codegen", "") not in ("", "cpp", "triton"):
+        raise ValueError(f"triton_cpp takes the option codegen='cpp' or 'triton', not {options}")
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     seen: list[CompiledGraph] = []
-    run = aot_compile(
-        gm, example_inputs, fake_inputs, fw_compiler=functools.partial(compile_graph, seen=seen), decompositions=decompositions(),
-        partition_fn=min_cut_rematerialization_partition,
-    )
+    compiler = functools.partial(compile_graph, seen=seen, codegen=options.get("codegen", ""))
+    run = aot_compile(gm, example_inputs, fake_inputs, fw_compiler=compiler, decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition)
     run.generated_code = "\n\n".join(graph.text() for graph in seen)  # type: ignore[attr-defined]
     return run

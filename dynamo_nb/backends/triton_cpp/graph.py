@@ -310,7 +310,7 @@ class GraphLowering:
 
         args, kwargs = torch.fx.node.map_arg(node.args, prepared), torch.fx.node.map_arg(node.kwargs, prepared)
         target: Any = node.target
-        written = [a for a, s in zip(args, target._schema.arguments, strict=False) if s.alias_info is not None and s.alias_info.is_write]
+        written: list[Any] = [a for a, s in zip(args, target._schema.arguments, strict=False) if s.alias_info is not None and s.alias_info.is_write]
         if written:
             self.before_write([b for b in written if isinstance(b, Buffer)])
         outs = self._results(node.meta.get("val"))
@@ -339,15 +339,16 @@ def is_view(node: torch.fx.Node) -> bool:
     if node.op == "placeholder" or node.target is operator.getitem:
         return True
     returns = node.target._schema.returns if isinstance(node.target, torch._ops.OpOverload) else ()
-    return bool(returns) and returns[0].alias_info is not None
+    return len(returns) > 0 and returns[0].alias_info is not None
 
 
 def view_root(node: torch.fx.Node) -> torch.fx.Node:
     """The node whose memory a view shows."""
     while is_view(node) and node.op == "call_function" and node.args and isinstance(node.args[0], torch.fx.Node):
-        if node.target is operator.getitem and not is_view(node.args[0]):
+        source: Any = node.args[0]
+        if node.target is operator.getitem and not is_view(source):
             break
-        node = node.args[0]
+        node = source
     return node
 
 

@@ -176,7 +176,8 @@ def div_mode(g: GraphLowering, x: Any, y: Any, *, rounding_mode: str | None) -> 
         return div(g, x, y)
     at = Elements(g, (x, y))
     _no_integer_zero(at, y)
-    return at.tensor(at.exprs.op("floordiv" if rounding_mode == "floor" else "truncdiv", *at.args))
+    args = [at.element(o, at.result) for o in (x, y)]      # half types are rounded at every step here
+    return at.tensor(at.exprs.op("floordiv" if rounding_mode == "floor" else "truncdiv", *args))
 
 
 def _no_integer_zero(at: Elements, divisor: Any) -> None:

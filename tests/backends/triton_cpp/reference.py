@@ -11,6 +11,7 @@ import sympy
 import torch
 from torch.utils._sympy.functions import FloorDiv, PythonMod
 
+from dynamo_nb.backends.triton_cpp.assemble import needed_after
 from dynamo_nb.backends.triton_cpp.emit import Emitter
 from dynamo_nb.backends.triton_cpp.graph import AtenCall, GraphLowering, ViewOf
 from dynamo_nb.backends.triton_cpp.ir import Const, DType, Expr, Index, Kernel, Load, Op, Reduce, Select, walk
@@ -62,7 +63,7 @@ class Points:
         assert isinstance(expr, Op)
         if expr.name == "cast":
             return args[0].to(expr.dtype.torch)
-        fn = NAMES.get(expr.name) or getattr(torch, expr.name, None) or getattr(torch.special, expr.name)
+        fn: Any = NAMES.get(expr.name) or getattr(torch, expr.name, None) or getattr(torch.special, expr.name)
         return fn(*args)
 
 
@@ -144,12 +145,12 @@ def run_graph(gm: torch.fx.GraphModule, args: list[Any]) -> list[Any]:
     for i, step in enumerate(schedule.steps):
         if isinstance(step, ViewOf):
             base = tensors[step.base.name]
-            shape = [[_number(n, sizes) for n in part] for part in (step.buffer.sizes, step.buffer.strides)]
-            tensors[step.buffer.name] = base.as_strided(*shape, base.storage_offset() + _number(step.offset, sizes))
+            shape, strides = ([_number(n, sizes) for n in part] for part in (step.buffer.sizes, step.buffer.strides))
+            tensors[step.buffer.name] = base.as_strided(shape, strides, base.storage_offset() + _number(step.offset, sizes))
         elif isinstance(step, AtenCall):
             _call(step, tensors, sizes)
         else:
-            kernel = Emitter(lowered.exprs, lowered.buffers, step, f"k{i}", lambda n, i=i: schedule.last_use[n] > i).kernel()
+            kernel = Emitter(lowered.exprs, lowered.buffers, step, f"k{i}", needed_after(schedule, i)).kernel()
             for name in kernel.writes:
                 b = lowered.buffers[name]
                 tensors.setdefault(name, torch.empty_strided(*[[_number(n, sizes) for n in part] for part in (b.sizes, b.strides)], dtype=b.dtype.torch))
@@ -179,7 +180,8 @@ def _call(step: AtenCall, tensors: dict[str, Any], sizes: Any) -> None:
                 keep(o, v)
         elif out is not None and hasattr(out, "strides"):
             strides = tuple(_number(n, sizes) for n in out.strides)
-            assert all(a == b or n == 1 for a, b, n in zip(value.stride(), strides, value.shape, strict=True)), f"{step.target}: {value.stride()} is not {strides}"
+            agree = all(a == b or n == 1 for a, b, n in zip(value.stride(), strides, value.shape, strict=True))
+            assert agree, f"{step.target}: {value.stride()} is not {strides}"
             tensors[out.name] = value
 
     keep(step.outs, result)

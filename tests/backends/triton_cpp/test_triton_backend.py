@@ -1,0 +1,62 @@
+"""Whole graphs through the Triton half: run in its interpreter against eager, and compiled ahead of time for sm_80 and sm_90."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from dynamo_nb.backends.aot import decompositions
+from tests.backends.triton_cpp import test_backend
+
+ROOT = Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed: pip install '.[triton]'")
+PROGRAMS = ("soft", "norms", "folds", "views", "elements", "called", "aliases")
+
+
+def interpret() -> None:
+    """In a process of its own, with TRITON_INTERPRET=1 before triton is imported."""
+    import dynamo_nb
+
+    for name in PROGRAMS:
+        fn = getattr(test_backend, name)
+        compiled = dynamo_nb.compile(fn, backend="triton_cpp", options={"codegen": "triton"}, fullgraph=True)
+        got, want = test_backend.leaves(compiled(test_backend.X.clone())), test_backend.leaves(fn(test_backend.X.clone()))
+        for g, w in zip(got, want, strict=True):
+            torch.testing.assert_close(g, w, rtol=2e-5, atol=2e-5, equal_nan=True)
+            assert g.stride() == w.stride()
+        print(name, "agrees")
+
+
+def test_programs_in_the_interpreter() -> None:
+    env = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", "from tests.backends.triton_cpp.test_triton_backend import interpret; interpret()"], cwd=ROOT, env=env,
+        capture_output=True, text=True, timeout=280,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert [line for line in done.stdout.splitlines() if line.endswith(" agrees")] == [f"{name} agrees" for name in PROGRAMS]
+
+
+@pytest.mark.parametrize("name, arch", [("soft", 80), ("norms", 90), ("folds", 80), ("views", 90)])
+def test_kernels_compile_ahead_of_time(name: str, arch: int) -> None:
+    from dynamo_nb.backends.triton_cpp import triton_build
+    from dynamo_nb.backends.triton_cpp.backend import _kernels
+    from dynamo_nb.backends.triton_cpp.graph import GraphLowering
+    from dynamo_nb.backends.triton_cpp.schedule import Scheduler
+    from dynamo_nb.backends.triton_cpp.triton_printer import print_kernel
+
+    program = getattr(test_backend, name)
+    gm = make_fx(lambda x: test_backend.leaves(program(x)), decomposition_table=decompositions(), tracing_mode="fake")(test_backend.X)
+    lowered = GraphLowering(gm).run()
+    kernels = [k for k in _kernels(lowered, Scheduler(lowered).run()).values() if k.phases]
+    assert kernels
+    for kernel in kernels[:4]:
+        ptx, cubin = triton_build.compile_ahead(print_kernel(kernel, triton_build.configs(kernel)[0]), arch)
+        assert f".target sm_{arch}" in ptx and len(cubin) > 500
