@@ -320,7 +320,7 @@ def _finish(frame: ConvertFrame, unit: Unit, record: CompileRecord, trace: Any, 
         manager = _guards(unit, trace)
     if settings.strict and not strict.is_on():
         strict.attach(manager)
-    if settings.strict == "retrace":
+    if settings.strict == "retrace" and not isinstance(reason, CannotReconstruct):     # there, the break lies before its cause, which isn't guarded
         manager.observe(_retracer(frame, unit, record, trace, Fingerprint(trace.recorder, code, output.installed.values())))
     record.outcome = "compiled"
     describe.complete(record, unit, trace, output, manager, code)
