@@ -15,6 +15,7 @@ from .ir import DType, Reduce
 
 Ref = Callable[[str], str]                  # a field's suffix -> the C lvalue (a scalar or an array's element)
 Field = tuple[str, str, str]                # suffix, C type, start value
+SIZES = {"f32": 4, "i32": 4, "u32": 4, "f64": 8, "i64": 8, "u64": 8}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,11 +28,17 @@ class Fold:
     part: tuple[Field, ...]
     total: tuple[Field, ...]
     step: Callable[[Ref, str, str], str]
-    join: Callable[[Ref, Ref], str]
+    join: Callable[[str, str], str]
     merge: Callable[[Ref, Ref], str]
     result: Callable[[Ref], str]
     operator: str | None
+    convert: Callable[[str], str]
     blocked: bool = False
+
+    @property
+    def lane_bytes(self) -> int:
+        """Of a part's one field; 0 where parts are no lanes of vectors."""
+        return SIZES.get(self.part[0][1], 0) if self.operator is not None else 0
 
 
 def fold_of(reduce: Reduce, dtype: DType) -> Fold:
@@ -60,8 +67,7 @@ def _value(source: DType, dtype: DType, text: str) -> str:
 def _simple(kind: str, start: str, step: Callable[[str, str], str], convert: Callable[[str], str], result: Callable[[str], str], operator: str) -> Fold:
     field = (("", kind, start),)
     return Fold(
-        field, field, lambda a, v, _: step(a(""), convert(v)), lambda a, b: step(a(""), b("")), lambda a, b: step(a(""), b("")),
-        lambda a: result(a("")), operator,
+        field, field, lambda a, v, _: step(a(""), convert(v)), step, lambda a, b: step(a(""), b("")), lambda a: result(a("")), operator, convert,
     )
 
 
@@ -70,7 +76,7 @@ def _arithmetic(kind: str, source: DType, dtype: DType) -> Fold:
     register = exprs.register_type(dtype)
     wide = register if dtype.is_float else "u64" if dtype is DType.i64 else "u32"
     return _simple(
-        wide, f"({wide}){0 if kind == 'sum' else 1}", lambda a, v: f"{a} {sign}= ({wide}){v};", lambda v: _value(source, dtype, v),
+        wide, f"({wide}){0 if kind == 'sum' else 1}", lambda a, v: f"{a} {sign}= {v};", lambda v: f"({wide}){_value(source, dtype, v)}",
         lambda a: exprs.cast(DType.f32, dtype, a) if exprs.is_half(dtype) else f"({register}){a}", sign,
     )
 
@@ -78,7 +84,7 @@ def _arithmetic(kind: str, source: DType, dtype: DType) -> Fold:
 def _logical(kind: str, source: DType, dtype: DType) -> Fold:
     sign, start = ("|", 0) if kind == "any" else ("&", 1)
     return _simple(
-        "u8", f"(u8){start}", lambda a, v: f"{a} {sign}= (u8){v};", lambda v: exprs.cast(source, DType.b1, v),
+        "u8", f"(u8){start}", lambda a, v: f"{a} {sign}= {v};", lambda v: f"(u8){exprs.cast(source, DType.b1, v)}",
         lambda a: exprs.cast(DType.b1, dtype, f"({a} != 0)"), sign,
     )
 
@@ -88,8 +94,9 @@ def _extreme(kind: str, source: DType, dtype: DType) -> Fold:
     compare = ">" if kind == "max" else "<"
     if dtype.is_float:
         return _simple(
-            register, f"({register}){'-' if kind == 'max' else ''}__builtin_inf()", lambda a, v: f"{a} = {kind}_{register}({v}, {a});",
-            lambda v: _value(source, dtype, v), lambda a: exprs.cast(DType.f32, dtype, a) if exprs.is_half(dtype) else a, f"n{kind}_{register}",
+            register, f"({register}){'-' if kind == 'max' else ''}__builtin_inf()",
+            lambda a, v: f"{{ const auto v = {v}, m = v {compare} {a} ? v : {a}; {a} = v == v ? m : v; }}", lambda v: _value(source, dtype, v),
+            lambda a: exprs.cast(DType.f32, dtype, a) if exprs.is_half(dtype) else a, f"n{kind}_{register}",
         )
     return _simple(
         register, _least(dtype) if kind == "max" else _greatest(dtype), lambda a, v: f"{a} = {v} {compare} {a} ? {v} : {a};",
@@ -110,10 +117,20 @@ def _greatest(dtype: DType) -> str:
 def _float_sum(source: DType, dtype: DType) -> Fold:
     register = exprs.register_type(dtype)
     part: tuple[Field, ...] = (("", register, f"({register})0"),)
+
+    def convert(value: str) -> str:
+        return _value(source, dtype, value)
+
+    def step(a: Ref, value: str, _: str) -> str:
+        return f"{a('')} += {convert(value)};"
+
+    def join(a: str, b: str) -> str:
+        return f"{a} += {b};"
+
     if dtype is not DType.f64:
         return Fold(
-            part, (("", "f64", "0.0"),), lambda a, v, _: f"{a('')} += {_value(source, dtype, v)};", lambda a, b: f"{a('')} += {b('')};",
-            lambda t, a: f"{t('')} += (f64){a('')};", lambda t: exprs.cast(DType.f64, dtype, t("")), "+", True,
+            part, (("", "f64", "0.0"),), step, join, lambda t, a: f"{t('')} += (f64){a('')};",
+            lambda t: exprs.cast(DType.f64, dtype, t("")), "+", convert, True,
         )
 
     def merge(t: Ref, a: Ref) -> str:       # the error of every addition, exactly (two-sum)
@@ -121,9 +138,8 @@ def _float_sum(source: DType, dtype: DType) -> Fold:
         return f"{{ const f64 s = {total} + {x}, z = s - {total}; {error} += ({total} - (s - z)) + ({x} - z); {total} = s; }}"
 
     return Fold(
-        part, (("", "f64", "0.0"), ("c", "f64", "0.0")), lambda a, v, _: f"{a('')} += {_value(source, dtype, v)};",
-        lambda a, b: f"{a('')} += {b('')};", merge,
-        lambda t: f"(__builtin_fabs({t('')}) < __builtin_inf() ? {t('')} + {t('c')} : {t('')})", "+", True,
+        part, (("", "f64", "0.0"), ("c", "f64", "0.0")), step, join, merge,
+        lambda t: f"(__builtin_fabs({t('')}) < __builtin_inf() ? {t('')} + {t('c')} : {t('')})", "+", convert, True,
     )
 
 
@@ -139,12 +155,18 @@ def _position(kind: str, source: DType, dtype: DType) -> Fold:
 
     def take(a: Ref, value: str, position: str) -> str:
         best, at = a(""), a("i")
-        better = f"{value} {'>' if kind == 'argmax' else '<'} {best}"
-        if source.is_float:
-            better = f"({better}) | (({value} != {value}) & ({best} == {best}))"
-        return f"{{ const b1 n = {better}; {best} = n ? {value} : {best}; {at} = n ? {position} : {at}; }}"
+        return f"{{ const b1 n = {better(kind, source, value, best)}; {best} = n ? {value} : {best}; {at} = n ? {position} : {at}; }}"
 
     return Fold(
-        fields, fields, take, lambda a, b: take(a, b(""), b("i")), lambda t, a: take(t, a(""), a("i")),
-        lambda t: exprs.cast(DType.i64, dtype, t("i")), None,
+        fields, fields, take, lambda a, v: "", lambda t, a: take(t, a(""), a("i")), lambda t: exprs.cast(DType.i64, dtype, t("i")), None, lambda v: v,
     )
+
+
+def better(kind: str, source: DType, value: str, best: str) -> str:
+    """Whether value displaces best: a NaN displaces every number, nothing displaces a NaN."""
+    text = f"{value} {'>' if kind == 'argmax' else '<'} {best}"
+    return f"({text}) | (({value} != {value}) & ({best} == {best}))" if source.is_float else text
+
+
+def same(source: DType, value: str, best: str) -> str:
+    return f"({value} == {best}) | (({value} != {value}) & ({best} != {best}))" if source.is_float else f"{value} == {best}"

@@ -14,14 +14,15 @@ import sympy
 
 from . import cpp_exprs as exprs
 from .cpp_body import Body, Memory, Value
-from .cpp_folds import Fold, Ref, fold_of
-from .ir import Kernel, Op, Phase, Reduce, Store, walk
+from .cpp_folds import Fold, Ref, better, fold_of, same
+from .ir import DType, Kernel, Op, Phase, Reduce, Store, walk
 
 BLOCK = 4096          # elements of a part in one run of the vector loop
 ROWS = 32             # rows of a part in a strip
 STRIP = 256           # outer points of a strip
-COPIES = 4            # accumulators of a cheap reduction, each over its share of a block
+COPIES = 4            # vector accumulators of a cheap reduction
 CHEAP = 24            # operations a point up to which the latency of one accumulator shows: several then
+SEARCH = 256          # elements of a block whose extreme is found before its position
 
 
 @dataclasses.dataclass
@@ -82,17 +83,18 @@ class _Nest:
             out.append(f"{self.memory.at(a.reduce.buffer, self.index(a.reduce.offset))} = {self.memory.write(a.reduce.buffer, dtype, text)};")
         return out
 
-    def part(self, a: Accumulator, copy: int = 0) -> Ref:
-        where = f"[{self.memory.strip[0]}]" if self.memory.strip else f"_{copy}"
+    def part(self, a: Accumulator) -> Ref:
+        where = f"[{self.memory.strip[0]}]" if self.memory.strip else ""
         return lambda suffix: f"{a.name}p{suffix}{where}"
 
     def total(self, a: Accumulator) -> Ref:
         where = f"[{self.memory.strip[0]}]" if self.memory.strip else ""
         return lambda suffix: f"{a.name}t{suffix}{where}"
 
-    def steps(self, copy: int = 0) -> list[str]:
+    def steps(self, accumulators: list[Accumulator] | None = None) -> list[str]:
         """The innermost body: values, then stores and accumulation."""
-        return self.body.lines[-1] + self.stores + [a.fold.step(self.part(a, copy), a.value.text, self.position()) for a in self.accumulators]
+        chosen = self.accumulators if accumulators is None else accumulators
+        return self.body.lines[-1] + self.stores + [a.fold.step(self.part(a), a.value.text, self.position()) for a in chosen]
 
     def opened(self, loops: int) -> list[str]:
         """Heads of the outer phase loops with what is invariant below them."""
@@ -106,54 +108,98 @@ class _Nest:
     def point_lines(self) -> list[str]:
         totals = [f"{kind} {a.name}t{suffix} = {start};" for a in self.accumulators for suffix, kind, start in a.fold.total]
         if not self.phase.loops:
-            merges = [a.fold.merge(self.total(a), self.part(a)) for a in self.accumulators]
-            return totals + self.parts(1) + self.steps() + merges + self.results()
+            return totals + self.parts(self.accumulators) + self.steps() + self.merges(self.accumulators) + self.results()
         outer = len(self.phase.loops) - 1
-        return totals + self.opened(outer) + self.vector_loop() + ["}"] * outer + self.results()
+        return totals + self.opened(outer) + self.vector_loops() + ["}"] * outer + self.results()
 
-    def parts(self, copies: int) -> list[str]:
-        return [
-            f"{kind} {self.part(a, c)(suffix)} = {start};" for a in self.accumulators for c in range(copies) for suffix, kind, start in a.fold.part
-        ]
+    def parts(self, accumulators: list[Accumulator]) -> list[str]:
+        return [f"{kind} {self.part(a)(suffix)} = {start};" for a in accumulators for suffix, kind, start in a.fold.part]
 
-    def vector_loop(self) -> list[str]:
+    def merges(self, accumulators: list[Accumulator]) -> list[str]:
+        return [a.fold.merge(self.total(a), self.part(a)) for a in accumulators]
+
+    def vector_loops(self) -> list[str]:
+        """One loop for the stores and what OpenMP can join, one for every position of an extreme."""
         variable, size = self.phase.loops[-1]
         name, n = self.symbols[variable], self.index(size)
         most = int(size) if isinstance(size, sympy.Integer) else None
-        merges = [a.fold.merge(self.total(a), self.part(a)) for a in self.accumulators]
-        blocked = any(a.fold.blocked for a in self.accumulators) and (most is None or most > BLOCK)
+        joined = [a for a in self.accumulators if a.fold.operator is not None]
+        out = self.joined_loop(joined, name, n, most) if joined or self.stores else []
+        for a in self.accumulators:
+            if a.fold.operator is None:
+                out += self.position_loop(a, name, n)
+        return out
+
+    def joined_loop(self, joined: list[Accumulator], name: str, n: str, most: int | None) -> list[str]:
+        blocked = any(a.fold.blocked for a in joined) and (most is None or most > BLOCK)
         begin, end = ("b", "e") if blocked else ("0", n)
-        loop = self.parts(1) + self.plain_loop(name, begin, end)
-        if self.worth_copies(most):
-            loop = self.copied_loop(name, begin, end)
-        loop += merges
+        loop = self.parts(joined)
+        if self.worth_lanes(joined, most):
+            loop += self.lane_loop(joined, name, begin, end)
+            begin = "r"
+        loop += self.plain_loop(joined, name, begin, end) + self.merges(joined)
         if blocked:
             return [f"for (i64 b = 0; b < {n}; b += {BLOCK}) {{", f"const i64 e = b + {BLOCK} < {n} ? b + {BLOCK} : {n};", *loop, "}"]
-        return ["{", *loop, "}"] if self.accumulators else loop
+        return ["{", *loop, "}"] if joined else loop
 
-    def worth_copies(self, most: int | None) -> bool:
-        """Whether several accumulators pay: few operations a point, enough points, nothing but joinable folds."""
-        if self.stores or not self.accumulators or any(a.fold.operator is None for a in self.accumulators) or (most is not None and most < 64):
-            return False
-        return sum(exprs.cost(e) for e in walk(*(a.reduce.value for a in self.accumulators)) if isinstance(e, Op)) <= CHEAP
+    def cheap(self, accumulators: list[Accumulator]) -> bool:
+        roots = [s.value for s in self.phase.statements if isinstance(s, Store)] + [a.reduce.value for a in accumulators]
+        return sum(exprs.cost(e) for e in walk(*roots) if isinstance(e, Op)) <= CHEAP
 
-    def pragma(self, copies: int = 1) -> list[str]:
-        if any(a.fold.operator is None for a in self.accumulators):
-            return []
-        clauses = [f" reduction({a.fold.operator}:{', '.join(self.part(a, c)('') for c in range(copies))})" for a in self.accumulators]
-        return [f"#pragma omp simd{''.join(clauses)}"]
+    def worth_lanes(self, joined: list[Accumulator], most: int | None) -> bool:
+        """Whether the latency of one vector accumulator would show."""
+        return bool(joined) and all(a.fold.lane_bytes for a in joined) and (most is None or most >= 64) and self.cheap(joined)
 
-    def plain_loop(self, name: str, begin: str, end: str) -> list[str]:
-        return [*self.pragma(), f"for (i64 {name} = {begin}; {name} < {end}; {name}++) {{", *self.steps(), "}"]
+    def plain_loop(self, joined: list[Accumulator], name: str, begin: str, end: str) -> list[str]:
+        clauses = "".join(f" reduction({a.fold.operator}:{self.part(a)('')})" for a in joined)
+        return [f"#pragma omp simd{clauses}", f"for (i64 {name} = {begin}; {name} < {end}; {name}++) {{", *self.steps(joined), "}"]
 
-    def copied_loop(self, name: str, begin: str, end: str) -> list[str]:
-        """Equal shares of the range side by side, then the rest."""
-        copies = [line for c in range(COPIES) for line in ("{", f"const i64 {name} = k + {c} * share;", *self.steps(c), "}")]
-        joins = [a.fold.join(self.part(a, 0), self.part(a, c)) for a in self.accumulators for c in range(1, COPIES)]
+    def lane_loop(self, joined: list[Accumulator], name: str, begin: str, end: str) -> list[str]:
+        """Up to r, whole rounds: several vector accumulators, each taking the next vector of elements.
+
+        The loop over lanes becomes vector code whose stores to w the compiler passes on to the accumulators.
+        """
+        copies = range(COPIES if len(joined) <= 2 else COPIES // 2)
+        out = [f"enum {{ lanes = VECTOR / {max(a.fold.lane_bytes for a in joined)}, round = lanes * {len(copies)} }};"]
+        for a in joined:
+            _, kind, start = a.fold.part[0]
+            out += [f"typedef {kind} {a.name}v __attribute__((vector_size(lanes * sizeof({kind})), may_alias));"]
+            out += [f"{a.name}v {a.name}p{c} = {a.name}v{{}} + {start};" for c in copies]
+        out += [f"i64 r = {begin};", f"for (; r + round <= {end}; r += round) {{"]
+        arrays = [f"{a.fold.part[0][1]} {a.name}w[lanes] __attribute__((aligned(sizeof({a.name}v))));" for a in joined]
+        fills = [f"{a.name}w[l] = {a.fold.convert(a.value.text)};" for a in joined]
+        for c in copies:
+            joins = [a.fold.join(f"{a.name}p{c}", f"*({a.name}v *){a.name}w") for a in joined]
+            body = [f"const i64 {name} = r + {c} * lanes + l;", *self.body.lines[-1], *self.stores, *fills]
+            out += ["{", *arrays, "#pragma omp simd", "for (i64 l = 0; l < lanes; l++) {", *body, "}", *joins, "}"]
+        out += ["}", *(a.fold.join(f"{a.name}p0", f"{a.name}p{c}") for a in joined for c in copies[1:])]
+        lanes = [a.fold.join(self.part(a)(""), f"{a.name}p0[l]") for a in joined]
+        return [*out, "for (i64 l = 0; l < lanes; l++) {", *lanes, "}"]
+
+    def position_loop(self, a: Accumulator, name: str, n: str) -> list[str]:
+        """The extreme of a block in a vector loop; only where it displaces the best so far, its first position."""
+        kind, source, total = a.reduce.kind, a.reduce.value.dtype, self.total(a)
+        values = self.body.lines[-1]
+        if source is DType.b1:
+            return [f"for (i64 {name} = 0; {name} < {n}; {name}++) {{", *values, a.fold.step(total, a.value.text, self.position()), "}"]
+        extreme = dataclasses.replace(a.reduce, kind=kind[3:])
+        inner = Accumulator(extreme, fold_of(extreme, source), f"{a.name}m", a.value)
+        best = self.part(inner)("")
+        search = [
+            f"for (i64 {name} = b; {name} < e; {name}++) {{", *values, f"if ({same(source, a.value.text, best)}) {{",
+            f"{total('')} = {best}; {total('i')} = {self.position()};", "break;", "}", "}",
+        ]
+        stores, self.stores = self.stores, []
+        block = [*self.parts([inner])]
+        begin = "b"
+        if self.worth_lanes([inner], None):
+            block += self.lane_loop([inner], name, "b", "e")
+            begin = "r"
+        block += self.plain_loop([inner], name, begin, "e")
+        self.stores = stores
         return [
-            *self.parts(COPIES), f"const i64 share = ({end} - {begin}) / {8 * COPIES} * 8;",
-            *self.pragma(COPIES), f"for (i64 k = {begin}; k < {begin} + share; k++) {{", *copies, "}", *joins,
-            *self.plain_loop(name, f"{begin} + {COPIES} * share", end),
+            f"for (i64 b = 0; b < {n}; b += {SEARCH}) {{", f"const i64 e = b + {SEARCH} < {n} ? b + {SEARCH} : {n};", *block,
+            f"if ({better(kind, source, best, total(''))}) {{", *search, "}", "}",
         ]
 
     # -- strips of outer points ----------------------------------------------------------------------------
@@ -188,7 +234,8 @@ class _Nest:
         """Four rows at once where that saves loads and stores of accumulators."""
         head = self.body.lines[len(self.phase.loops)]
         out = [f"for (; r < {end}; r++) {{", f"const i64 {name} = r;", *head, *self.across(self.steps()), "}"]
-        if self.worth_copies(None):
+        joinable = not self.stores and all(a.fold.operator is not None for a in self.accumulators)
+        if joinable and self.cheap(self.accumulators):
             copies = [line for c in range(4) for line in ("{", f"const i64 {name} = r + {c};", *head, *self.steps(), "}")]
             out = [f"for (; r + 4 <= {end}; r += 4) {{", *self.across(copies), "}", *out]
         return ["{", f"i64 r = {begin};", *out, "}"]

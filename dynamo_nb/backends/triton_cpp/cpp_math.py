@@ -73,6 +73,11 @@ typedef float f32; typedef double f64; typedef bool b1;
 typedef __INT8_TYPE__ i8; typedef __INT16_TYPE__ i16; typedef __INT32_TYPE__ i32; typedef __INT64_TYPE__ i64;
 typedef __UINT8_TYPE__ u8; typedef __UINT16_TYPE__ u16; typedef __UINT32_TYPE__ u32; typedef __UINT64_TYPE__ u64;
 #define INLINE static inline __attribute__((always_inline))
+#ifdef __AVX__
+#define VECTOR 32 // bytes of a vector register; with AVX-512 too, where two of these do as well
+#else
+#define VECTOR 16
+#endif
 #if defined(__FMA__) || defined(__aarch64__)
 #define FMA_f32(a, b, c) __builtin_fmaf(a, b, c)
 #define FMA_f64(a, b, c) __builtin_fma(a, b, c)
@@ -274,10 +279,10 @@ def _rounded(kind: str, c: str) -> dict[str, str]:
     f = q - f > ({kind})0.5 ? f + 1 : f;
     return b == 0 ? a / b : q != 0 ? f : __builtin_copysign{c}(({kind})0, a / b);
 }}""",
-        f"max_{kind}": f"INLINE {kind} max_{kind}({kind} a, {kind} b) {{ return a > b || a != a ? a : b; }}",
-        f"min_{kind}": f"INLINE {kind} min_{kind}({kind} a, {kind} b) {{ return a < b || a != a ? a : b; }}",
-        f"fmax_{kind}": f"INLINE {kind} fmax_{kind}({kind} a, {kind} b) {{ return a > b || b != b ? a : b; }}",
-        f"fmin_{kind}": f"INLINE {kind} fmin_{kind}({kind} a, {kind} b) {{ return a < b || b != b ? a : b; }}",
+        f"max_{kind}": f"INLINE {kind} max_{kind}({kind} a, {kind} b) {{ {kind} m = a > b ? a : b; return a == a ? m : a; }}",
+        f"min_{kind}": f"INLINE {kind} min_{kind}({kind} a, {kind} b) {{ {kind} m = a < b ? a : b; return a == a ? m : a; }}",
+        f"fmax_{kind}": f"INLINE {kind} fmax_{kind}({kind} a, {kind} b) {{ {kind} m = a > b ? a : b; return b == b ? m : a; }}",
+        f"fmin_{kind}": f"INLINE {kind} fmin_{kind}({kind} a, {kind} b) {{ {kind} m = a < b ? a : b; return b == b ? m : a; }}",
         f"sign_{kind}": f"INLINE {kind} sign_{kind}({kind} a) {{ return a > 0 ? ({kind})1 : a < 0 ? ({kind})-1 : ({kind})0; }}",
         f"i32_of_{kind}": f"""INLINE i32 i32_of_{kind}({kind} a) {{ // as cvttss2si, which gives the least integer out of range
     return a {'>= -2147483648.0f' if kind == 'f32' else '> -2147483649.0'} && a < 2147483648.0{c} ? (i32)a : (i32)0x80000000u;
