@@ -31,9 +31,9 @@ FLAGS = (
     "-O2", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fno-strict-aliasing", "-fopenmp-simd", "-std=c++17",
     "-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables", "-fno-semantic-interposition", "-fPIC", "-shared", "-w",
 )
-# A second vector loop for the rest would cost a third of compile time; partial redundancy elimination makes branches that no loop vectorises with;
+# A second vector loop for the rest would cost a third of compile time; partial redundancy elimination and threaded jumps make branches of selects;
 # loops over the lanes of a vector must not become calls of memcpy.
-GCC_FLAGS = ("--param=vect-epilogues-nomask=0", "-fno-tree-pre", "-fno-tree-loop-distribute-patterns")
+GCC_FLAGS = ("--param=vect-epilogues-nomask=0", "-fno-tree-pre", "-fno-thread-jumps", "-fno-tree-loop-distribute-patterns")
 LIBRARIES = ("-lm",)
 LIMIT_MB = 512
 log = logging.getLogger("dynamo_nb.triton_cpp")

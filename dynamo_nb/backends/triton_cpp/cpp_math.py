@@ -40,6 +40,7 @@ def _taylor(first: int, last: int, step: int, signs: bool = False) -> list[float
 
 
 EXPM1 = [0.5000000049300659, 0.1666666682138216, 0.04166634203005252, 0.008333271746379404, 0.001394204786292093, 0.00019915016130898276]
+EXP2 = [math.log(2) ** k * c for k, c in enumerate((1.0, 1.0, *EXPM1))]
 LOG = [
     0.3333331042070362, -0.24999986728528698, 0.20002228166465397, -0.16669243770109193, 0.1421861719803593, -0.12384461635189489,
     0.11873426298797302, -0.1178925050657726, 0.06913567156368389,
@@ -167,9 +168,11 @@ F32 = {
     "erf_f32": f"""INLINE f32 erf_f32(f32 x) {{
     f32 a = __builtin_fabsf(x), z = x * x; a = a > 4.0f ? 4.0f : a;
     f32 s = x * ({_horner(ERF_SMALL, "z", "f32")});
-    f32 g = {_horner(ERF_LARGE, "a", "f32")};
-    f32 l = __builtin_copysignf(1.0f - exp_f32(-g), x);
-    return __builtin_fabsf(x) < 1.0f ? s : x != x ? x : l;
+    f32 g = {_horner([-c / math.log(2) for c in ERF_LARGE], "a", "f32")};
+    f32 k = g + 0x1.8p23f, r = g - (k - 0x1.8p23f); // -26 <= g < 0: 2^g is in range
+    f32 e = float_u32(bits_f32({_horner(EXP2, "r", "f32")}) + (bits_f32(k) << 23));
+    f32 l = __builtin_copysignf(1.0f - e, x);
+    return __builtin_fabsf(x) >= 1.0f ? l : s; // s if NaN
 }}""",
     "erfc_f32": f"""INLINE f32 erfc_f32(f32 x) {{
     f64 a = __builtin_fabsf(x); a = a > 11.0 ? 11.0 : a;

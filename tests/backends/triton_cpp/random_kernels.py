@@ -7,10 +7,11 @@ import random
 
 import sympy
 import torch
-from cpp_helpers import buffer, op, symbol, values
 from torch.utils._sympy.functions import FloorDiv, Mod
 
 from dynamo_nb.backends.triton_cpp.ir import Buffer, Const, DType, Expr, Index, Kernel, Load, Loops, Phase, Reduce, Select, Store
+
+from .cpp_helpers import buffer, op, symbol, values
 
 FLOAT = "add sub mul div max min fmax fmin neg abs floor ceil round trunc sign copysign".split()
 INT = "add sub mul max min neg abs and or xor not sign".split()

@@ -12,8 +12,6 @@ import sys
 import pytest
 import sympy
 import torch
-from cpp_helpers import buffer, buffers, symbol
-from random_kernels import Random, inputs
 from test_cpp_kernels import layer_norm, reduction, softmax
 from test_cpp_ops import eager, operands, pointwise
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
@@ -23,6 +21,9 @@ from dynamo_nb.backends.triton_cpp.cpp_exprs import IndexPrinter
 from dynamo_nb.backends.triton_cpp.cpp_math import library as definitions
 from dynamo_nb.backends.triton_cpp.cpp_printer import print_unit
 from dynamo_nb.backends.triton_cpp.ir import DType, Kernel, Load, Phase, Store
+
+from .cpp_helpers import buffer, buffers, symbol
+from .random_kernels import Random, inputs
 
 SOURCE = 'extern "C" int answer() { return %d; }\n'
 

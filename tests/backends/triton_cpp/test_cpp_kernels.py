@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 import sympy
 import torch
-from cpp_helpers import ZERO, Built, buffer, buffers, fold, imitate, op, same, symbol, ulps, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_kernels import Random, inputs
 
 from dynamo_nb.backends.triton_cpp.ir import REDUCTIONS, Const, DType, Expr, Index, Kernel, Load, Loops, Phase, Reduce, Select, Store, loads
+
+from .cpp_helpers import ZERO, Built, buffer, buffers, fold, imitate, op, same, symbol, ulps, values
+from .random_kernels import Random, inputs
 
 I, J, K, S0, S1 = (symbol(n) for n in ("i", "j", "k", "s0", "s1"))  # noqa: E741
 ROWS: Loops = ((I, S0),)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import sympy
 import torch
-from cpp_helpers import BINARY, EAGER, INEXACT, Built, buffer, buffers, same, symbol, values
 
 from dynamo_nb.backends.triton_cpp.ir import OPERATIONS, DType, Expr, Kernel, Load, Op, Phase, Store
+
+from .cpp_helpers import BINARY, EAGER, INEXACT, Built, buffer, buffers, same, symbol, values
 
 N = 4003
 I = symbol("i")  # noqa: E741
