@@ -21,7 +21,9 @@ BLOCK = 4096          # elements of a part in one run of the vector loop
 ROWS = 32             # rows of a part in a strip
 STRIP = 256           # outer points of a strip
 COPIES = 4            # vector accumulators of a cheap reduction
-CHEAP = 24            # operations a point up to which the latency of one accumulator shows: several then
+CHEAP = 8             # operations a point up to which the latency of one accumulator shows: several then
+CHEAP_ROW = 24        # operations a point up to which loads and stores of a strip's accumulators show
+WHOLE = 128           # a multiple of every round of lanes: no rest to take one by one
 SEARCH = 256          # elements of a block whose extreme is found before its position
 
 
@@ -137,18 +139,20 @@ class _Nest:
         if self.worth_lanes(joined, most):
             loop += self.lane_loop(joined, name, begin, end)
             begin = "r"
-        loop += self.plain_loop(joined, name, begin, end) + self.merges(joined)
+        if begin != "r" or most is None or most % WHOLE:
+            loop += self.plain_loop(joined, name, begin, end)
+        loop += self.merges(joined)
         if blocked:
             return [f"for (i64 b = 0; b < {n}; b += {BLOCK}) {{", f"const i64 e = b + {BLOCK} < {n} ? b + {BLOCK} : {n};", *loop, "}"]
         return ["{", *loop, "}"] if joined else loop
 
-    def cheap(self, accumulators: list[Accumulator]) -> bool:
+    def cost(self, accumulators: list[Accumulator]) -> int:
         roots = [s.value for s in self.phase.statements if isinstance(s, Store)] + [a.reduce.value for a in accumulators]
-        return sum(exprs.cost(e) for e in walk(*roots) if isinstance(e, Op)) <= CHEAP
+        return sum(exprs.cost(e) for e in walk(*roots) if isinstance(e, Op))
 
     def worth_lanes(self, joined: list[Accumulator], most: int | None) -> bool:
         """Whether the latency of one vector accumulator would show."""
-        return bool(joined) and all(a.fold.lane_bytes for a in joined) and (most is None or most >= 64) and self.cheap(joined)
+        return bool(joined) and all(a.fold.lane_bytes for a in joined) and (most is None or most >= 64) and self.cost(joined) <= CHEAP
 
     def plain_loop(self, joined: list[Accumulator], name: str, begin: str, end: str) -> list[str]:
         clauses = "".join(f" reduction({a.fold.operator}:{self.part(a)('')})" for a in joined)
@@ -235,7 +239,7 @@ class _Nest:
         head = self.body.lines[len(self.phase.loops)]
         out = [f"for (; r < {end}; r++) {{", f"const i64 {name} = r;", *head, *self.across(self.steps()), "}"]
         joinable = not self.stores and all(a.fold.operator is not None for a in self.accumulators)
-        if joinable and self.cheap(self.accumulators):
+        if joinable and self.cost(self.accumulators) <= CHEAP_ROW:
             copies = [line for c in range(4) for line in ("{", f"const i64 {name} = r + {c};", *head, *self.steps(), "}")]
             out = [f"for (; r + 4 <= {end}; r += 4) {{", *self.across(copies), "}", *out]
         return ["{", f"i64 r = {begin};", *out, "}"]
