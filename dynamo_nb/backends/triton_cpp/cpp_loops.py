@@ -15,7 +15,7 @@ import sympy
 from . import cpp_exprs as exprs
 from .cpp_body import Body, Memory, Value
 from .cpp_folds import Fold, Ref, better, fold_of, same
-from .ir import DType, Kernel, Op, Phase, Reduce, Store, walk
+from .ir import DType, Kernel, Load, Op, Phase, Reduce, Store, walk
 
 BLOCK = 4096          # elements of a part in one run of the vector loop
 ROWS = 32             # rows of a part in a strip
@@ -158,27 +158,40 @@ class _Nest:
         clauses = "".join(f" reduction({a.fold.operator}:{self.part(a)('')})" for a in joined)
         return [f"#pragma omp simd{clauses}", f"for (i64 {name} = {begin}; {name} < {end}; {name}++) {{", *self.steps(joined), "}"]
 
+    def element_bytes(self, joined: list[Accumulator]) -> int:
+        """Of the smallest elements in the loop: a vector of them has the most lanes."""
+        roots = [a.reduce.value for a in joined] + [s.value for s in self.phase.statements if isinstance(s, Store)]
+        sizes = [e.dtype.itemsize for e in walk(*roots) if isinstance(e, Load) or (isinstance(e, Op) and e.dtype.is_int)]
+        sizes += [self.kernel.buffers[s.buffer].dtype.itemsize for s in self.phase.statements if isinstance(s, Store)]
+        return min([*sizes, *(a.fold.lane_bytes for a in joined)])
+
     def lane_loop(self, joined: list[Accumulator], name: str, begin: str, end: str) -> list[str]:
         """Up to r, whole rounds: several vector accumulators, each taking the next vector of elements.
 
-        The loop over lanes becomes vector code whose stores to w the compiler passes on to the accumulators.
+        The loop over lanes becomes vector code whose stores to w the compiler passes on to the accumulators: both are vectors of a register's size.
         """
-        copies = range(COPIES if len(joined) <= 2 else COPIES // 2)
-        out = [f"enum {{ lanes = VECTOR / {max(a.fold.lane_bytes for a in joined)}, round = lanes * {len(copies)} }};"]
+        smallest = self.element_bytes(joined)
+        pieces = {a.name: a.fold.lane_bytes // smallest for a in joined}
+        copies = range(max(1, COPIES // max(sum(pieces.values()) - 1, 1)))
+        out = [f"enum {{ lanes = VECTOR / {smallest}, round = lanes * {len(copies)} }};"]
+        arrays, fills = [], []
         for a in joined:
             _, kind, start = a.fold.part[0]
-            out += [f"typedef {kind} {a.name}v __attribute__((vector_size(lanes * sizeof({kind})), may_alias));"]
-            out += [f"{a.name}v {a.name}p{c} = {a.name}v{{}} + {start};" for c in copies]
+            out += [f"typedef {kind} {a.name}v __attribute__((vector_size(VECTOR), may_alias));"]
+            out += [f"{a.name}v {a.name}p{c}_{p} = {a.name}v{{}} + {start};" for c in copies for p in range(pieces[a.name])]
+            arrays += [f"{kind} {a.name}w[lanes] __attribute__((aligned(VECTOR)));"]
+            fills += [f"{a.name}w[l] = {a.fold.convert(a.value.text)};"]
         out += [f"i64 r = {begin};", f"for (; r + round <= {end}; r += round) {{"]
-        arrays = [f"{a.fold.part[0][1]} {a.name}w[lanes] __attribute__((aligned(sizeof({a.name}v))));" for a in joined]
-        fills = [f"{a.name}w[l] = {a.fold.convert(a.value.text)};" for a in joined]
         for c in copies:
-            joins = [a.fold.join(f"{a.name}p{c}", f"*({a.name}v *){a.name}w") for a in joined]
+            joins = [a.fold.join(f"{a.name}p{c}_{p}", f"(({a.name}v *){a.name}w)[{p}]") for a in joined for p in range(pieces[a.name])]
             body = [f"const i64 {name} = r + {c} * lanes + l;", *self.body.lines[-1], *self.stores, *fills]
             out += ["{", *arrays, "#pragma omp simd", "for (i64 l = 0; l < lanes; l++) {", *body, "}", *joins, "}"]
-        out += ["}", *(a.fold.join(f"{a.name}p0", f"{a.name}p{c}") for a in joined for c in copies[1:])]
-        lanes = [a.fold.join(self.part(a)(""), f"{a.name}p0[l]") for a in joined]
-        return [*out, "for (i64 l = 0; l < lanes; l++) {", *lanes, "}"]
+        out += ["}"]
+        for a in joined:
+            parts = [f"{a.name}p{c}_{p}" for c in copies for p in range(pieces[a.name])]
+            out += [a.fold.join(parts[0], other) for other in parts[1:]]
+            out += [f"for (i64 l = 0; l < VECTOR / {a.fold.lane_bytes}; l++) {{", a.fold.join(self.part(a)(""), f"{parts[0]}[l]"), "}"]
+        return out
 
     def position_loop(self, a: Accumulator, name: str, n: str) -> list[str]:
         """The extreme of a block in a vector loop; only where it displaces the best so far, its first position."""
