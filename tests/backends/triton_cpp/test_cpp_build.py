@@ -12,7 +12,6 @@ import sys
 import pytest
 import sympy
 import torch
-from test_cpp_ops import eager, operands, pointwise
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
 from dynamo_nb.backends.triton_cpp import cpp_build
@@ -24,6 +23,7 @@ from dynamo_nb.backends.triton_cpp.ir import DType, Kernel, Load, Phase, Store
 from .cpp_helpers import buffer, buffers, symbol
 from .random_kernels import Random, inputs
 from .test_cpp_kernels import layer_norm, reduction, softmax
+from .test_cpp_ops import eager, operands, pointwise
 
 SOURCE = 'extern "C" int answer() { return %d; }\n'
 
