@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import os
 import time
 from typing import Any
 
@@ -53,8 +54,13 @@ def compile_graph(gm: torch.fx.GraphModule, inputs: list[Any], seen: list[Compil
     """An AOTAutograd compiler: a boxed callable for an ATen graph; what became of it is added to `seen`."""
     try:
         run, compiled = _generate(gm, codegen)
-    except NotLowered as err:
-        run, compiled = boxed(run_as_is(gm, inputs)), CompiledGraph([], [], [], "", {}, str(err))
+    except Exception as err:
+        if not isinstance(err, NotLowered):
+            if os.environ.get("DYNAMO_NB_RAISE_INTERNAL"):
+                raise
+            log.warning("triton_cpp leaves a graph to ATen: %s: %s (please report; DYNAMO_NB_RAISE_INTERNAL=1 raises it)", type(err).__name__, err)
+        why = str(err) if isinstance(err, NotLowered) else f"internal error, {type(err).__name__}: {err}"
+        run, compiled = boxed(run_as_is(gm, inputs)), CompiledGraph([], [], [], "", {}, why)
     if seen is not None:
         seen.append(compiled)
     if log.isEnabledFor(20):
