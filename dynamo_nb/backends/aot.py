@@ -6,6 +6,7 @@ with the symbols of the trace, since the trace's own may have been changed in pl
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 from collections.abc import Callable
@@ -66,7 +67,7 @@ def aot_compile(
     options: dict[str, Any] = {"decompositions": decompositions} if decompositions is not None else {}
     if partition_fn is not None:
         options["partition_fn"] = partition_fn
-    with tracing(TracingContext(fake_mode) if fake_mode is not None else None):
+    with tracing(TracingContext(fake_mode)) if fake_mode is not None else contextlib.nullcontext():     # else the caller's, torch._dynamo's say
         compiled = aot_module_simplified(
             gm, fake_inputs if fake_inputs is not None else example_inputs, fw_compiler=_logged("Forward", fw_compiler),
             bw_compiler=_logged("Backward", bw_compiler or fw_compiler), inference_compiler=_logged("Inference", inference_compiler or fw_compiler),
