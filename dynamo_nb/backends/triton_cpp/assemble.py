@@ -28,9 +28,8 @@ class Integers:
         self.derived: list[sympy.Expr] = []
         for i, value in enumerate(inputs):
             if isinstance(value, sympy.Expr):
-                if value.is_Symbol and value not in self.places:
-                    self.places[value] = len(self.places)
-                self.inputs[i] = self.places[value] if value.is_Symbol else -1
+                key = sympy.Dummy() if value.is_Integer else value      # a number that the guards hold still takes its place
+                self.inputs[i] = self.places.setdefault(key, len(self.places))
 
     def of(self, value: Any) -> Any:
         """An integer of a step: a Python int, or ("i", place)."""
@@ -140,7 +139,8 @@ class Assembler:
     def inputs(self) -> tuple[Any, ...]:
         out: list[Any] = []
         for i, value in enumerate(self.graph.inputs):
-            out.append(("t", self.slot(value)) if isinstance(value, Buffer) else ("i", self.integers.inputs[i]))
+            if value is not None:
+                out.append(("t", self.slot(value)) if isinstance(value, Buffer) else ("i", self.integers.inputs[i]))
         return (*out, *(("t", self.slot(b)) for b, _ in self.graph.constants))
 
     def outputs(self) -> tuple[Any, ...]:

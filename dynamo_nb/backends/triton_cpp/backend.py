@@ -128,7 +128,8 @@ def _program(lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kerne
             raise NotLowered("no working C++ compiler")
     assembler = Assembler(lowered, schedule, kernels, counts).assembled(library.address if library is not None else lambda name: 0)
     program = Program(assembler.inputs(), len(assembler.slots), len(assembler.integers.places), assembler.steps, assembler.outputs())
-    return Runner(program, [t for _, t in lowered.constants], library), source
+    absent = [i for i, value in enumerate(lowered.inputs) if value is None]
+    return Runner(program, [t for _, t in lowered.constants], library, absent), source
 
 
 def derived_function(integers: Integers) -> str:
@@ -141,14 +142,16 @@ def derived_function(integers: Integers) -> str:
 
 
 class Runner:
-    """A program with what it needs to live: constants of the graph, the loaded library."""
+    """A program with what it needs to live: constants of the graph, the loaded library. absent: places of arguments that are always None."""
 
     _boxed_call = True
 
-    def __init__(self, program: Any, constants: list[torch.Tensor], library: Any) -> None:
-        self.program, self.constants, self.library = program, constants, library
+    def __init__(self, program: Any, constants: list[torch.Tensor], library: Any, absent: list[int]) -> None:
+        self.program, self.constants, self.library, self.absent = program, constants, library, absent
 
     def __call__(self, args: list[Any]) -> Any:
+        for i in reversed(self.absent):
+            del args[i]
         if self.constants:
             args.extend(self.constants)
         return self.program(args)

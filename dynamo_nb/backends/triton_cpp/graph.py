@@ -131,6 +131,9 @@ class GraphLowering:
             buffer = self.new_buffer(value, "input")
             self.inputs.append(buffer)
             return from_buffer(self.exprs, buffer) if buffer.dtype in DType else buffer
+        if value is None and "val" in node.meta:
+            self.inputs.append(None)
+            return None
         expr = sympy_of(value) if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool) else None
         if expr is None:
             raise NotLowered(f"an input of type {type(value).__name__}")

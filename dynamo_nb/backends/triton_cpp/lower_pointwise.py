@@ -83,6 +83,12 @@ for _name, _op in (("minimum", "min"), ("maximum", "max"), ("fmin", "fmin"), ("f
     lowers(getattr(aten, _name).default)(elementwise(_op))
 for _name, _op in (("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor", "xor")):
     lowers(getattr(aten, _name).Tensor, getattr(aten, _name).Scalar)(elementwise(_op))
+for _name, _op in (("bitwise_left_shift", "shl"), ("bitwise_right_shift", "shr")):
+    lowers(getattr(aten, _name).Tensor, getattr(aten, _name).Tensor_Scalar, getattr(aten, _name).Scalar_Tensor)(elementwise(_op))
+for _name, _op in (("__lshift__", "shl"), ("__rshift__", "shr")):
+    lowers(getattr(aten, _name).Tensor, getattr(aten, _name).Scalar)(elementwise(_op))
+for _name, _op in (("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor", "xor")):
+    lowers(getattr(aten, _name).Scalar_Tensor)(elementwise(_op))
 lowers(aten.bitwise_not.default)(elementwise("not"))
 lowers(aten.mul.Tensor, aten.mul.Scalar)(elementwise("mul"))
 lowers(aten.atan2.default)(elementwise("atan2", INT_TO_FLOAT))

@@ -11,7 +11,7 @@ from typing import Any
 import sympy
 import torch
 
-from .exprs import ONE, Exprs
+from .exprs import ONE, ZERO, Exprs, floordiv
 from .graph import GraphLowering, NotLowered, lowers
 from .ir import DType, Expr
 from .lower_pointwise import supported
@@ -252,6 +252,44 @@ def native_batch_norm(
     flat_mean, flat_var = middle.squeeze(dims), variance.squeeze(dims)
     new_var = flat_var.with_value(exprs.op("mul", flat_var.value, unbiased))
     return out, flat_mean, scale.squeeze(dims), _moved(running_mean, flat_mean, momentum), _moved(running_var, new_var, momentum)
+
+
+@lowers(aten._native_batch_norm_legit_no_training.default)
+def batch_norm_no_training(
+    g: GraphLowering, x: LazyTensor, weight: Any, bias: Any, running_mean: LazyTensor, running_var: LazyTensor, momentum: float, eps: float,
+) -> tuple[LazyTensor, ...]:
+    """One scale and one shift a channel, as eager computes them; nothing is saved."""
+    others = [p for p in (weight, bias, running_mean, running_var) if p is not None]
+    if any(p.dtype is not x.dtype for p in others) or x.dtype in (DType.f16, DType.bf16) or x.ndim < 2:
+        raise NotLowered("batch_norm of mixed types")
+    scale = zipped("div", running_var.with_value(g.exprs.const(1, x.dtype)), mapped("sqrt", zipped("add", running_var, eps)))
+    if weight is not None:
+        scale = zipped("mul", scale, weight)
+    shift = mapped("neg", zipped("mul", running_mean, scale))
+    if bias is not None:
+        shift = zipped("add", bias, shift)
+    out = zipped("add", zipped("mul", x, _channels(scale, x)), _channels(shift, x))
+    nothing = [LazyTensor(g.exprs, (ZERO,), x.dtype, x.device, g.exprs.const(0, x.dtype)) for _ in range(2)]
+    return out, *nothing
+
+
+@lowers(aten.native_group_norm.default)
+def native_group_norm(g: GraphLowering, x: LazyTensor, weight: Any, bias: Any, n: Any, c: Any, hw: Any, groups: int, eps: float) -> tuple[LazyTensor, ...]:
+    if any(p is not None and p.dtype is not x.dtype for p in (weight, bias)):
+        raise NotLowered("group_norm with parameters of another type")
+    rows, per_group = x.sizes[0], floordiv(x.sizes[1], sympy.Integer(groups))
+    work = compute_type(x.dtype)
+    values = cast(x, work).view((rows, sympy.Integer(groups), per_group * product(x.sizes[2:])))
+    _not_empty(values, [2])
+    variance, middle = moments(g, values, [2], 0)
+    scale = g.realized(mapped("rsqrt", zipped("add", variance, eps)))
+    out = zipped("mul", zipped("sub", values, middle), scale).view(x.sizes)
+    if weight is not None:
+        out = zipped("mul", out, cast(_channels(weight, x), work))
+    if bias is not None:
+        out = zipped("add", out, cast(_channels(bias, x), work))
+    _, mean_example, scale_example = g.node.meta["val"]
+    return cast(out, x.dtype), cast(middle.squeeze([2]), supported(mean_example.dtype)), cast(scale.squeeze([2]), supported(scale_example.dtype))
 
 
 def _moved(old: LazyTensor, new: LazyTensor, momentum: float) -> LazyTensor:

@@ -8,7 +8,7 @@ from typing import Any
 import sympy
 import torch
 
-from .exprs import ZERO
+from .exprs import ZERO, floordiv, modulo
 from .graph import GraphLowering, NotLowered, lowers
 from .ir import DType, Expr
 from .tensors import LazyTensor, sympy_of, variable, variables
@@ -113,8 +113,6 @@ def flip(g: GraphLowering, x: LazyTensor, dims: Sequence[int]) -> LazyTensor:
 
 @lowers(aten.repeat.default)
 def repeat(g: GraphLowering, x: LazyTensor, repeats: Sequence[Any]) -> LazyTensor:
-    from .exprs import modulo
-
     extra = len(repeats) - x.ndim
     index = [modulo(variable(extra + i), n) if repeats[extra + i] != 1 else variable(extra + i) for i, n in enumerate(x.sizes)]
     return x.of(example_sizes(g), index)
@@ -128,6 +126,34 @@ def diagonal(g: GraphLowering, x: LazyTensor, offset: int = 0, dim1: int = 0, di
     rest = iter(variables(len(sizes) - 1))
     index = [along + max(-offset, 0) if d == a else along + max(offset, 0) if d == b else next(rest) for d in range(x.ndim)]
     return x.of(sizes, index)
+
+
+@lowers(aten.slice_scatter.default)
+def slice_scatter(g: GraphLowering, x: LazyTensor, source: LazyTensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> LazyTensor:
+    """x with the source where the slice is."""
+    dim %= x.ndim
+    begin, length = _start(start, x.sizes[dim]), source.sizes[dim]
+    if not (begin.is_Integer and x.sizes[dim].is_Integer) and begin != 0:
+        raise NotLowered("a slice from a symbolic start")
+    exprs, here = g.exprs, variable(dim)
+    away = here - begin
+    place = exprs.index(away)
+    inside = exprs.const(True, DType.b1) if begin == 0 else exprs.op("ge", place, exprs.const(0, DType.i64))
+    if begin + length * step != x.sizes[dim]:
+        inside = exprs.op("and", inside, exprs.op("lt", place, exprs.index(length * step)))
+    if step != 1:
+        inside = exprs.op("and", inside, exprs.op("eq", exprs.index(modulo(away, sympy.Integer(step))), exprs.const(0, DType.i64)))
+    index: list[sympy.Expr] = [*variables(x.ndim)]
+    index[dim] = floordiv(away, sympy.Integer(step))
+    sizes = (*x.sizes[:dim], length, *x.sizes[dim + 1:])
+    return x.with_value(exprs.select(inside, exprs.cast(source.expand(sizes).at(index), x.dtype), x.value))
+
+
+@lowers(aten.copy.default)
+def copy(g: GraphLowering, x: LazyTensor, source: LazyTensor, non_blocking: bool = False) -> LazyTensor:
+    if x.device != source.device:
+        raise NotLowered("a copy between devices")
+    return x.with_value(g.exprs.cast(source.expand(x.sizes).value, x.dtype))
 
 
 # -- joining --------------------------------------------------------------------------------------------
