@@ -19,6 +19,21 @@ from .schedule import Schedule, buffers_in
 Address = Callable[[str], int]
 
 
+Measure = tuple[int, str, int]      # (input, "size" or "stride", dimension)
+
+
+def _shown_by(inputs: list[Any]) -> dict[sympy.Symbol, Measure]:
+    """Symbols that stand alone as a size or stride of an input tensor."""
+    shown: dict[sympy.Symbol, Measure] = {}
+    for part in ("size", "stride"):
+        for i, value in enumerate(inputs):
+            if isinstance(value, Buffer):
+                for d, n in enumerate(getattr(value, f"{part}s")):
+                    if n.is_Symbol:
+                        shown.setdefault(n, (i, part, d))
+    return shown
+
+
 class Integers:
     """Where every size expression stands among the program's integers."""
 
@@ -26,6 +41,8 @@ class Integers:
         self.places: dict[sympy.Expr, int] = {}
         self.inputs: dict[int, int] = {}
         self.derived: list[sympy.Expr] = []
+        self.measured: dict[sympy.Symbol, Measure] = {}     # symbols that only an input tensor's shape gives, those in use
+        self._shown = _shown_by(inputs)
         for i, value in enumerate(inputs):
             if isinstance(value, sympy.Expr):
                 key = sympy.Dummy() if value.is_Integer else value      # a number that the guards hold still takes its place
@@ -38,11 +55,15 @@ class Integers:
             return int(value)
         place = self.places.get(value)
         if place is None:
-            unknown = [s for s in value.free_symbols if s not in self.places]
-            if unknown:
-                raise NotLowered(f"the size {value}, whose {unknown[0]} no input gives")
-            place = self.places[value] = len(self.places)
-            self.derived.append(value)
+            for symbol in sorted(value.free_symbols - self.places.keys(), key=str):
+                if symbol not in self._shown:
+                    raise NotLowered(f"the size {value}, whose {symbol} no input gives")
+                self.places[symbol] = len(self.places)
+                self.measured[symbol] = self._shown[symbol]
+            if value not in self.places:
+                self.places[value] = len(self.places)
+                self.derived.append(value)
+            place = self.places[value]
         return ("i", place)
 
     def all(self, values: Any) -> tuple[Any, ...]:
@@ -141,7 +162,8 @@ class Assembler:
         for i, value in enumerate(self.graph.inputs):
             if value is not None:
                 out.append(("t", self.slot(value)) if isinstance(value, Buffer) else ("i", self.integers.inputs[i]))
-        return (*out, *(("t", self.slot(b)) for b, _ in self.graph.constants))
+        measured = (("i", self.integers.places[s]) for s in self.integers.measured)
+        return (*out, *(("t", self.slot(b)) for b, _ in self.graph.constants), *measured)
 
     def outputs(self) -> tuple[Any, ...]:
         return tuple(

@@ -21,7 +21,7 @@ from ...core.logs import artifact_logger
 from ...native import Program
 from ..aot import aot_compile, boxed, decompositions, run_as_is
 from . import cpp_build, cpp_printer, lower_pointwise, lower_reductions, lower_views  # noqa: F401  (the lowerings register themselves)
-from .assemble import Assembler, Integers, needed_after
+from .assemble import Assembler, Integers, Measure, needed_after
 from .cpp_exprs import IndexPrinter
 from .emit import Emitter
 from .graph import AtenCall, GraphLowering, LoweredGraph, NotLowered
@@ -129,7 +129,7 @@ def _program(lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kerne
     assembler = Assembler(lowered, schedule, kernels, counts).assembled(library.address if library is not None else lambda name: 0)
     program = Program(assembler.inputs(), len(assembler.slots), len(assembler.integers.places), assembler.steps, assembler.outputs())
     absent = [i for i, value in enumerate(lowered.inputs) if value is None]
-    return Runner(program, [t for _, t in lowered.constants], library, absent), source
+    return Runner(program, [t for _, t in lowered.constants], library, absent, list(assembler.integers.measured.values())), source
 
 
 def derived_function(integers: Integers) -> str:
@@ -142,18 +142,23 @@ def derived_function(integers: Integers) -> str:
 
 
 class Runner:
-    """A program with what it needs to live: constants of the graph, the loaded library. absent: places of arguments that are always None."""
+    """A program with what it needs to live: constants of the graph, the loaded library.
+
+    absent: places of arguments that are always None. measured: sizes and strides of arguments that the program takes as integers.
+    """
 
     _boxed_call = True
 
-    def __init__(self, program: Any, constants: list[torch.Tensor], library: Any, absent: list[int]) -> None:
-        self.program, self.constants, self.library, self.absent = program, constants, library, absent
+    def __init__(self, program: Any, constants: list[torch.Tensor], library: Any, absent: list[int], measured: list[Measure]) -> None:
+        self.program, self.constants, self.library, self.absent, self.measured = program, constants, library, absent, measured
 
     def __call__(self, args: list[Any]) -> Any:
+        sizes = [getattr(args[i], part)(dim) for i, part, dim in self.measured] if self.measured else ()
         for i in reversed(self.absent):
             del args[i]
         if self.constants:
             args.extend(self.constants)
+        args.extend(sizes)
         return self.program(args)
 
 
