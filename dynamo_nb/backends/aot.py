@@ -102,9 +102,20 @@ def decompositions() -> dict[Any, Any]:
     """torch's core decompositions, without those whose results the operator's own backward can't use."""
     from torch._decomp import core_aten_decompositions
 
-    table = dict(core_aten_decompositions())
-    table.pop(torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default, None)     # its logsumexp is a placeholder
+    aten, table = torch.ops.aten, dict(core_aten_decompositions())
+    table.pop(aten._scaled_dot_product_flash_attention_for_cpu.default, None)     # its logsumexp is a placeholder
+    for op in (aten._native_batch_norm_legit.default, aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_functional.default,
+               aten._native_batch_norm_legit_no_training.default):
+        table[op] = functools.partial(_dense_batch_norm, op)
     return table
+
+
+def _dense_batch_norm(op: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Eager's result is laid out in the suggested format; fake tensors keep the input's strides, so they get an input of that format."""
+    layout = torch._prims_common.suggest_memory_format(x)
+    if x.is_contiguous(memory_format=layout):
+        return NotImplemented
+    return op(x.contiguous(memory_format=layout), *args, **kwargs)
 
 
 @register_builtin("aot_eager_decomp_partition", "debug")
