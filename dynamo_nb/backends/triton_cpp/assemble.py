@@ -12,9 +12,9 @@ from typing import Any
 import sympy
 import torch
 
-from .graph import AtenCall, LoweredGraph, NotLowered, ViewOf
+from .graph import AtenCall, LoweredGraph, NotLowered, ViewOf, buffers_in
 from .ir import Buffer, Kernel
-from .schedule import Schedule, buffers_in
+from .schedule import Schedule
 
 Address = Callable[[str], int]
 
@@ -128,7 +128,7 @@ class Assembler:
             else:
                 value = argument.default_value
             args.append(self._argument(value))
-        self.steps.append(("aten", schema.name, schema.overload_name, tuple(args), self._outs(step.outs)))
+        self.steps.append(("aten", schema.name, schema.overload_name, tuple(args), self._outs(step.outs, len(schema.returns))))
         for b in buffers_in(step.outs):
             if self.schedule.last_use[b.name] > at and b.strides:
                 self.steps.append(("layout", self.slot(b), self.integers.all(b.sizes), self.integers.all(b.strides)))
@@ -144,7 +144,9 @@ class Assembler:
             raise NotLowered(f"an argument of type {type(value).__name__}")
         return value
 
-    def _outs(self, outs: Any) -> Any:
+    def _outs(self, outs: Any, returns: int) -> Any:
+        """One item a value that the operator returns; a list of tensors is one value."""
+
         def one(out: Any) -> Any:
             if isinstance(out, Buffer):
                 return self.slot(out)
@@ -154,7 +156,7 @@ class Assembler:
                 raise NotLowered("an operator that returns a number")
             return None
 
-        return tuple(map(one, outs)) if isinstance(outs, tuple) else (one(outs),)
+        return tuple(map(one, outs)) if isinstance(outs, tuple) and returns == len(outs) != 1 else () if returns == 0 else (one(outs),)
 
     # -- ends -----------------------------------------------------------------------------------------
     def inputs(self) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import sympy
@@ -72,6 +72,20 @@ class AtenCall:
     why: str
     origins: tuple[str, ...] = ()
 
+    def written(self) -> list[Buffer]:
+        """The arguments that it changes."""
+        arguments = self.target._schema.arguments
+        named = {**dict(zip((a.name for a in arguments), self.args, strict=False)), **self.kwargs}
+        return [b for a in arguments if a.alias_info is not None and a.alias_info.is_write for b in buffers_in(named.get(a.name))]
+
+
+def buffers_in(value: Any) -> Iterator[Buffer]:
+    if isinstance(value, Buffer):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            yield from buffers_in(v)
+
 
 @dataclasses.dataclass(eq=False)
 class ViewOf:
@@ -108,7 +122,9 @@ class GraphLowering:
         self.inputs: list[Any] = []
         self.constants: list[tuple[Buffer, torch.Tensor]] = []
         self.owner: dict[str, torch.fx.Node] = {}       # buffer -> the node whose value it was made for
-        self.last_use = {arg: node for node in gm.graph.nodes for arg in node.all_input_nodes}
+        self.base: dict[str, str] = {}                  # a view's buffer -> the buffer whose memory it shows
+        self.order = {node: i for i, node in enumerate(gm.graph.nodes)}
+        self.last_use = {arg: i for node, i in self.order.items() for arg in node.all_input_nodes}
 
     def run(self) -> LoweredGraph:
         outputs: list[Any] = []
@@ -130,7 +146,7 @@ class GraphLowering:
         if isinstance(value, torch.Tensor) and type(value).__name__ in ("FakeTensor", "Tensor", "Parameter"):
             buffer = self.new_buffer(value, "input")
             self.inputs.append(buffer)
-            return from_buffer(self.exprs, buffer) if buffer.dtype in DType else buffer
+            return from_buffer(self.exprs, buffer) if buffer.dtype is not None else buffer
         if value is None and "val" in node.meta:
             self.inputs.append(None)
             return None
@@ -208,7 +224,7 @@ class GraphLowering:
         name = f"v{len(self.buffers)}"
         sizes, strides = tuple(map(sympy_of, part.size())), tuple(map(sympy_of, part.stride()))
         made = self.buffers[name] = Buffer(name, base.dtype, sizes, strides, "view", base.device)
-        self.owner[name] = self.owner[base.name]
+        self.owner[name], self.base[name] = self.owner[base.name], base.name
         self.steps.append(ViewOf(made, base, sympy_of(part.storage_offset()) - sympy_of(whole.storage_offset())))
         return made
 
@@ -274,7 +290,7 @@ class GraphLowering:
         if offset == 0 and base.sizes == tensor.sizes and base.strides == strides:
             return base
         made = self.buffers[name] = Buffer(name, tensor.dtype, tensor.sizes, strides, "view", tensor.device)
-        self.owner[name] = self.owner[base.name]
+        self.owner[name], self.base[name] = self.owner[base.name], base.name
         self.steps.append(ViewOf(made, base, offset))
         return made
 
@@ -294,15 +310,21 @@ class GraphLowering:
         return result
 
     def before_write(self, written: list[Buffer]) -> None:
-        """An operator is about to change these buffers: what would read them later is computed now."""
-        names = {b.name for b in written}
+        """An operator is about to change these buffers: what later nodes read of them is copied now."""
+        changed = {self._root(b.name) for b in written}
         for node, value in list(self.env.items()):
-            if isinstance(value, LazyTensor) and self._is_live(node) and any(isinstance(e, Read) and e.buffer in names for e in walk(value.value)):
-                if value.buffer is None or value.buffer.name not in names:
-                    self.env[node] = self.realized(value, node.meta["val"])
+            if node.op == "placeholder" or not isinstance(value, LazyTensor) or self.last_use.get(node, -1) <= self.order[self.node]:
+                continue
+            if any(isinstance(e, Read) and self._root(e.buffer) in changed for e in walk(value.value)):
+                made = self.new_buffer(node.meta["val"], "made")
+                self.define(made, value.value, origins=(node.name,))
+                self.env[node] = from_buffer(self.exprs, made)
+                self.owner[made.name] = node
 
-    def _is_live(self, node: torch.fx.Node) -> bool:
-        return node in self.last_use
+    def _root(self, buffer: str) -> str:
+        while buffer in self.base:
+            buffer = self.base[buffer]
+        return buffer
 
     # -- ATen ---------------------------------------------------------------------------------------
     def aten_call(self, node: torch.fx.Node, why: str) -> Any:
@@ -313,11 +335,14 @@ class GraphLowering:
 
         args, kwargs = torch.fx.node.map_arg(node.args, prepared), torch.fx.node.map_arg(node.kwargs, prepared)
         target: Any = node.target
-        written: list[Any] = [a for a, s in zip(args, target._schema.arguments, strict=False) if s.alias_info is not None and s.alias_info.is_write]
-        if written:
-            self.before_write([b for b in written if isinstance(b, Buffer)])
         outs = self._results(node.meta.get("val"))
-        self.steps.append(AtenCall(target, tuple(args), dict(kwargs), outs, why, (node.name,)))
+        call = AtenCall(target, tuple(args), dict(kwargs), outs, why, (node.name,))
+        if call.written():
+            self.before_write(call.written())
+        if is_view(node):
+            shown = next(buffers_in(args), None)
+            self.base.update({b.name: shown.name for b in buffers_in(outs)} if shown is not None else {})
+        self.steps.append(call)
         return self._lazy(outs)
 
     def _results(self, value: Any) -> Any:

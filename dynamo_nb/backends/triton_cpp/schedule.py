@@ -14,8 +14,8 @@ from typing import Any
 import sympy
 
 from .exprs import Read
-from .graph import AtenCall, Definition, LoweredGraph, ViewOf
-from .ir import Buffer, walk
+from .graph import AtenCall, Definition, LoweredGraph, ViewOf, buffers_in
+from .ir import walk
 from .tensors import product, variable
 
 MAX_MEMBERS, MAX_BUFFERS = 40, 24
@@ -258,8 +258,7 @@ def changed_by(step: Any) -> Iterable[str]:
     if isinstance(step, ViewOf):
         return [step.buffer.name]
     if isinstance(step, AtenCall):
-        written = [a for a, s in zip(step.args, step.target._schema.arguments, strict=False) if s.alias_info is not None and s.alias_info.is_write]
-        return [b.name for b in (*buffers_in(step.outs), *buffers_in(written))]
+        return [b.name for b in (*buffers_in(step.outs), *step.written())]
     return [m.definition.buffer.name for m in step.members()]
 
 
@@ -269,14 +268,6 @@ def used_by(step: Any) -> Iterable[str]:
     if isinstance(step, AtenCall):
         return [b.name for b in (*buffers_in(step.args), *buffers_in(tuple(step.kwargs.values())))]
     return [name for m in step.members() for name in reads(m.definition)]
-
-
-def buffers_in(value: Any) -> Iterator[Buffer]:
-    if isinstance(value, Buffer):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for v in value:
-            yield from buffers_in(v)
 
 
 def last_uses(steps: list[Any], graph: LoweredGraph) -> dict[str, int]:
