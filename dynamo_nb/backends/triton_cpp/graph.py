@@ -366,8 +366,8 @@ def is_view(node: torch.fx.Node) -> bool:
     """Is the node's value part of another node's by meaning?"""
     if node.op == "placeholder" or node.target is operator.getitem:
         return True
-    returns = node.target._schema.returns if isinstance(node.target, torch._ops.OpOverload) else ()
-    return len(returns) > 0 and returns[0].alias_info is not None
+    returns: list[Any] = node.target._schema.returns if isinstance(node.target, torch._ops.OpOverload) else []
+    return bool(returns) and returns[0].alias_info is not None
 
 
 def view_root(node: torch.fx.Node) -> torch.fx.Node:

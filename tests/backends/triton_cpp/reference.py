@@ -142,6 +142,7 @@ def run_graph(gm: torch.fx.GraphModule, args: list[Any]) -> list[Any]:
     schedule = Scheduler(lowered).run()
     sizes = {e: int(a) for e, a in zip(lowered.inputs, args, strict=True) if isinstance(e, sympy.Symbol)}
     tensors = {b.name: a for b, a in zip(lowered.inputs, args, strict=True) if isinstance(a, torch.Tensor)}
+    tensors.update({b.name: value for b, value in lowered.constants})
     for i, step in enumerate(schedule.steps):
         if isinstance(step, ViewOf):
             base = tensors[step.base.name]
