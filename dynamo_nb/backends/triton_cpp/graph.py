@@ -210,7 +210,7 @@ class GraphLowering:
         lowered = self.env[value]
         if not isinstance(lowered, LazyTensor):
             return lowered
-        root = view_root(value)
+        root = self._view_root(value)
         if root is not value and isinstance(self.env.get(root), LazyTensor):
             return self._view_of(self.placed(root), root.meta["val"], value.meta["val"])
         if isinstance(lowered.value, Read) and not is_view(value) and self.owner[lowered.value.buffer] is not value:
@@ -218,6 +218,17 @@ class GraphLowering:
             self.define(made, lowered.value, origins=(value.name,))
             return made
         return self.placed(value)
+
+    def _view_root(self, node: torch.fx.Node) -> torch.fx.Node:
+        """The node whose memory a view shows; what ATen made shows the right memory already."""
+        while is_view(node) and node.op == "call_function" and node.args and isinstance(node.args[0], torch.fx.Node):
+            lowered = self.env[node]
+            if isinstance(lowered, LazyTensor) and lowered.buffer is not None and lowered.buffer.kind == "aten":
+                break
+            if node.target is operator.getitem and not is_view(node.args[0]):
+                break
+            node = node.args[0]
+        return node
 
     def _view_of(self, base: Buffer, whole: torch.Tensor, part: torch.Tensor) -> Buffer:
         """A view of an operator's result shares its memory, as in eager."""
@@ -368,16 +379,6 @@ def is_view(node: torch.fx.Node) -> bool:
         return True
     returns: list[Any] = node.target._schema.returns if isinstance(node.target, torch._ops.OpOverload) else []
     return bool(returns) and returns[0].alias_info is not None
-
-
-def view_root(node: torch.fx.Node) -> torch.fx.Node:
-    """The node whose memory a view shows."""
-    while is_view(node) and node.op == "call_function" and node.args and isinstance(node.args[0], torch.fx.Node):
-        source: Any = node.args[0]
-        if node.target is operator.getitem and not is_view(source):
-            break
-        node = source
-    return node
 
 
 def _same_layout(buffer: Buffer, example: torch.Tensor) -> bool:

@@ -121,6 +121,14 @@ def test_inputs_that_change_places():
     compiled(swap, X[:, :4].contiguous(), X[:, 4:].contiguous())
 
 
+def test_views_as_other_types():
+    def viewed(x, y):
+        x, y = x + 1, y + 1
+        return x.view(torch.int32), y.view(torch.float32).t(), x.view(torch.uint8) + 1, x.t().view(torch.int32)[1:], y
+
+    compiled(viewed, X, torch.arange(8, dtype=torch.int32).reshape(2, 4))
+
+
 # -- sizes ---------------------------------------------------------------------------------------------
 def test_sizes_that_only_shapes_give():
     seen = compiled(lambda x, w: (x * w + 1, x.sum(0), x.reshape(-1) * 2), X, torch.ones(8), dynamic=True)
