@@ -213,8 +213,10 @@ def power(g: GraphLowering, x: Any, y: Any) -> LazyTensor:
         for _ in range(int(y) - 1):
             value = at.exprs.op("mul", value, base)
         return at.tensor(value)
-    if not at.compute.is_float:
-        raise NotLowered("pow of integers")
+    if not at.compute.is_float and not (at.compute.is_int and type(y) is int and 0 <= y < 128):
+        raise NotLowered("pow of integers")     # a negative exponent raises
+    if at.compute.is_int:
+        return at.tensor(at.exprs.op("pow", *at.args))
     if y == 0.5:
         return at.tensor(at.exprs.op("sqrt", base))
     if y == -0.5:

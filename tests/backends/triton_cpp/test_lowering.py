@@ -98,6 +98,14 @@ def test_operators_that_return_lists_or_nothing():
     compiled(lambda i: (F.one_hot(i, 5) * 2,), torch.tensor([0, 3, 4]))
 
 
+def test_integer_powers():
+    values = torch.tensor([0, 1, -1, 2, -3, 7, 100, -128, 255, 2**31, -(2**63)])
+    with torch.no_grad():
+        for dtype in (torch.int64, torch.int32, torch.int8, torch.uint8):
+            seen = compiled(lambda x: tuple(x**n for n in (0, 1, 4, 5, 13, 127)), values.to(dtype))
+            assert not seen[0].aten
+
+
 # -- memory --------------------------------------------------------------------------------------------
 def test_values_read_before_an_input_changes():
     def change(x, y, z):
