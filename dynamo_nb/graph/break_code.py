@@ -253,7 +253,8 @@ class BreakWriter:
         handled = tuple(i for i, v in enumerate(kept) if isinstance(v, PreviousExceptionVariable))
         nulls += tuple(len(kept) + i for i, n in enumerate(fresh) if n == NULL)
         bound = {*state.locals, *((state.last.argval,) if state.stored else ())}
-        kept_alive = {n for n, v in state.locals.items() if self.output.recorder.owned.find(v)} - self._rebound(state)
+        owned = self.output.recorder.owned if cg.in_root else None      # an inlined frame's caller holds what it was given
+        kept_alive = {n for n, v in state.locals.items() if owned is not None and owned.find(v)} - self._rebound(state)
         live = tuple(sorted(n for n in state.live[target.index] | kept_alive if n in bound))
         first = state.code.co_varnames[0] if state.code.co_argcount else None
         unbound = first is not None and first not in state.locals and first not in state.code.co_cellvars

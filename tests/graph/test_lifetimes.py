@@ -200,3 +200,53 @@ def test_nothing_of_a_call_stays_alive():
         assert [ref() for ref in alive] == [None] * 4
     finally:
         gc.enable()
+
+
+class Watched:
+    def __init__(self):
+        self.defaults = {"scale": 2.0}
+
+    def step(self, x):
+        y = x * self.defaults["scale"]
+        print("break inside")
+        return self.rest(y)
+
+    def rest(self, y):
+        print("break inside again")
+        return y + self.defaults["scale"]
+
+
+@dynamo_nb.disable
+def watched(objects):
+    return objects[0]
+
+
+def steps(x, objects):
+    w = watched(objects)
+    y = w.step(x)
+    print("break")
+    return w.step(y)
+
+
+def test_objects_with_weak_references_cross_breaks_of_inlined_frames():
+    objects = [Watched()]
+    watcher = weakref.ref(objects[0])
+    compiled = dynamo_nb.compile(steps, backend="eager")
+    for _ in range(3):
+        assert torch.equal(compiled(torch.ones(2), objects), steps(torch.ones(2), objects)) and watcher() is objects[0]
+
+
+def test_an_optimizer_with_a_scheduler():
+    def train(compile_step):
+        w = torch.nn.Parameter(torch.ones(3))
+        opt = torch.optim.SGD([w], lr=0.1, momentum=0.9)
+        scheduler = torch.optim.lr_scheduler.ExponentialLR(opt, 0.7)
+        step = compile_step(lambda: opt.step())
+        for _ in range(5):
+            opt.zero_grad()
+            (w**2).sum().backward()
+            step()
+            scheduler.step()
+        return w.detach()
+
+    assert torch.allclose(train(lambda f: dynamo_nb.compile(f, backend="eager")), train(lambda f: f))
