@@ -146,6 +146,15 @@ def is_trusted_module(name: str | None) -> bool:
     return root in TRUSTED_ROOTS or (root in stdlib_names() and root != "__main__")
 
 
+def behind_torch_dynamo(fn: types.FunctionType) -> types.FunctionType:
+    """Once torch._dynamo has run, it wraps nn.Module.__init__ and __setstate__ to number modules for itself: the function wrapped."""
+    if fn.__module__ == "torch._dynamo.mutation_guard" and fn.__name__.startswith("patched_"):
+        for cell in fn.__closure__ or ():
+            if isinstance(cell.cell_contents, types.FunctionType):
+                return cell.cell_contents
+    return fn
+
+
 def classify(fn: types.FunctionType) -> Rule:
     if fn.__dict__.get("_torchdynamo_disable"):
         return Rule.DISABLED

@@ -433,6 +433,9 @@ def _weak(value: Any) -> bool:
 def wrap_python_function(value: types.FunctionType, source: Source | None) -> VariableTracker:
     from . import builtins as table
 
+    original = trace_rules.behind_torch_dynamo(value)
+    if original is not value:
+        return wrap_python_function(original, None)
     rule = trace_rules.classify(value)
     if rule is trace_rules.Rule.IN_GRAPH:
         return TorchInGraphFunctionVariable(value, source)
