@@ -282,10 +282,10 @@ def _rounded(kind: str, c: str) -> dict[str, str]:
     f = q - f > ({kind})0.5 ? f + 1 : f;
     return b == 0 ? a / b : q != 0 ? f : __builtin_copysign{c}(({kind})0, a / b);
 }}""",
-        f"max_{kind}": f"INLINE {kind} max_{kind}({kind} a, {kind} b) {{ {kind} m = a > b ? a : b; return a == a ? m : a; }}",
-        f"min_{kind}": f"INLINE {kind} min_{kind}({kind} a, {kind} b) {{ {kind} m = a < b ? a : b; return a == a ? m : a; }}",
-        f"fmax_{kind}": f"INLINE {kind} fmax_{kind}({kind} a, {kind} b) {{ {kind} m = a > b ? a : b; return b == b ? m : a; }}",
-        f"fmin_{kind}": f"INLINE {kind} fmin_{kind}({kind} a, {kind} b) {{ {kind} m = a < b ? a : b; return b == b ? m : a; }}",
+        f"max_{kind}": f"INLINE {kind} max_{kind}({kind} a, {kind} b) {{ {kind} m = a < b ? b : a; return b == b ? m : b; }}",
+        f"min_{kind}": f"INLINE {kind} min_{kind}({kind} a, {kind} b) {{ {kind} m = a > b ? b : a; return b == b ? m : b; }}",
+        f"fmax_{kind}": f"INLINE {kind} fmax_{kind}({kind} a, {kind} b) {{ {kind} m = a < b ? b : a; return a == a ? m : b; }}",
+        f"fmin_{kind}": f"INLINE {kind} fmin_{kind}({kind} a, {kind} b) {{ {kind} m = a > b ? b : a; return a == a ? m : b; }}",
         f"sign_{kind}": f"INLINE {kind} sign_{kind}({kind} a) {{ return a > 0 ? ({kind})1 : a < 0 ? ({kind})-1 : ({kind})0; }}",
         f"i32_of_{kind}": f"""INLINE i32 i32_of_{kind}({kind} a) {{ // as cvttss2si, which gives the least integer out of range
     return a {'>= -2147483648.0f' if kind == 'f32' else '> -2147483649.0'} && a < 2147483648.0{c} ? (i32)a : (i32)0x80000000u;

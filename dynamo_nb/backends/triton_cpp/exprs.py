@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
+import torch
 from torch.utils._sympy.functions import FloorDiv, PythonMod
 
 from .ir import Const, DType, Expr, Index, Op, Select
@@ -48,7 +49,7 @@ class Exprs:
 
     # -- leaves -----------------------------------------------------------------------------------
     def const(self, value: Any, dtype: DType) -> Expr:
-        """A constant converted to the type as C would: integers wrap, booleans are != 0."""
+        """A constant converted to the type as C would: floats are rounded, integers wrap, booleans are != 0."""
         value = _converted(value, dtype)
         return self._intern(("const", dtype, repr(value)), lambda: Const(dtype, value))
 
@@ -153,7 +154,7 @@ def _converted(value: Any, dtype: DType) -> Any:
     if dtype is DType.b1:
         return bool(value)
     if dtype.is_float:
-        return float(value)
+        return torch.tensor(value, dtype=dtype.torch).item()
     bits = dtype.itemsize * 8
     whole = int(value) & ((1 << bits) - 1)
     return whole - (1 << bits) if dtype is not DType.u8 and whole >> (bits - 1) else whole

@@ -135,7 +135,7 @@ OPERATIONS: dict[str, str] = {
     "add": "a + b (integers wrap)", "sub": "a - b", "mul": "a * b", "div": "a / b, floats", "neg": "-a", "abs": "|a|",
     "floordiv": "floor(a / b), torch.div(rounding_mode='floor')", "truncdiv": "integers: C's a / b; floats: trunc(a / b)",
     "mod": "torch.remainder: sign of b", "fmod": "torch.fmod: sign of a", "pow": "floats: pow(a, b); integers: b >= 0",
-    "min": "torch.minimum: NaN if either is", "max": "torch.maximum: NaN if either is", "fmin": "torch.fmin: the other if one is NaN",
+    "min": "torch.minimum: NaN if either is, a where they are equal", "max": "torch.maximum: likewise", "fmin": "torch.fmin: the other if one is NaN",
     "fmax": "torch.fmax", "sign": "-1, 0, 1 (NaN stays 0 as torch.sign)", "copysign": "torch.copysign, floats", "hypot": "", "atan2": "",
     "exp": "", "exp2": "", "expm1": "", "log": "", "log2": "", "log10": "", "log1p": "", "sqrt": "", "rsqrt": "1 / sqrt(a)", "sin": "",
     "cos": "", "tan": "", "asin": "", "acos": "", "atan": "", "sinh": "", "cosh": "", "tanh": "", "asinh": "", "acosh": "", "atanh": "",

@@ -14,7 +14,7 @@ from torch._prims_common import elementwise_dtypes
 
 from .graph import GraphLowering, NotLowered, lowers
 from .ir import DType, Expr
-from .tensors import LazyTensor, sympy_of
+from .tensors import LazyTensor, sympy_of, variable
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -24,22 +24,30 @@ DEFAULT, INT_TO_FLOAT, TO_BOOL = Kind.DEFAULT, Kind.INT_TO_FLOAT, Kind.ALWAYS_BO
 class Elements:
     """The operands of one elementwise call at one point, and the way back to a tensor.
 
-    compute: the type eager computes in (f32 for half types; they are rounded once, at the end). result: the output's.
+    common: the type the operands are promoted to. compute: the one eager computes in (f32 for half types; they are rounded
+    once, at the end). result: the output's. exact_scalar: as in eager's mul and div, a second operand that is a number or
+    has no dimensions is taken as it is, where it is rounded to the common type otherwise.
     """
 
-    def __init__(self, g: GraphLowering, operands: tuple[Any, ...], kind: Any = DEFAULT) -> None:
+    def __init__(self, g: GraphLowering, operands: tuple[Any, ...], kind: Any = DEFAULT, exact_scalar: bool = False) -> None:
         self.g, self.exprs = g, g.exprs
         example = g.node.meta["val"]
         self.sizes = tuple(map(sympy_of, example.size()))
         self.device = example.device
-        compute, _ = elementwise_dtypes(*map(self._example, operands), type_promotion_kind=kind)
-        self.compute, self.result = supported(compute), supported(example.dtype)
-        self.args = [self.element(o) for o in operands]
+        examples = tuple(map(self._example, operands))
+        compute, _ = elementwise_dtypes(*examples, type_promotion_kind=kind)
+        _, common = elementwise_dtypes(*examples, type_promotion_kind=DEFAULT if kind is TO_BOOL else kind)
+        self.common, self.compute, self.result = supported(common), supported(compute), supported(example.dtype)
+        self.args = [self.element(o) if exact_scalar and i == 1 and _is_scalar(o) else self.promoted(o) for i, o in enumerate(operands)]
 
     def _example(self, operand: Any) -> Any:
         if isinstance(operand, LazyTensor):
             return torch.empty((1,) * operand.ndim, dtype=operand.dtype.torch, device="meta")
         return 1 if isinstance(operand, sympy.Expr) else operand
+
+    def promoted(self, operand: Any) -> Expr:
+        """An operand in the compute type, after promotion to the common one."""
+        return self.exprs.cast(self.element(operand, self.common), self.compute)
 
     def element(self, operand: Any, dtype: DType | None = None) -> Expr:
         dtype = dtype or self.compute
@@ -55,6 +63,10 @@ class Elements:
         return LazyTensor(self.exprs, self.sizes, self.result, self.device, self.exprs.cast(value, self.result))
 
 
+def _is_scalar(operand: Any) -> bool:
+    return not isinstance(operand, LazyTensor) or operand.ndim == 0
+
+
 def supported(dtype: torch.dtype) -> DType:
     found = DType.of(dtype)
     if found is None:
@@ -62,11 +74,11 @@ def supported(dtype: torch.dtype) -> DType:
     return found
 
 
-def elementwise(name: str, kind: Any = DEFAULT) -> Callable[..., LazyTensor]:
+def elementwise(name: str, kind: Any = DEFAULT, exact_scalar: bool = False) -> Callable[..., LazyTensor]:
     """The lowering of an operator that is one operation of the IR."""
 
     def lower(g: GraphLowering, *operands: Any) -> LazyTensor:
-        at = Elements(g, operands, kind)
+        at = Elements(g, operands, kind, exact_scalar)
         return at.tensor(at.exprs.op(name, *at.args))
 
     return lower
@@ -77,20 +89,18 @@ FLOAT_FUNCTIONS = (
 ).split()
 for _name in FLOAT_FUNCTIONS:
     lowers(getattr(aten, _name).default)(elementwise(_name, INT_TO_FLOAT))
-for _name, _op in (("lt", "lt"), ("le", "le"), ("gt", "gt"), ("ge", "ge"), ("eq", "eq"), ("ne", "ne")):
-    lowers(getattr(aten, _name).Tensor, getattr(aten, _name).Scalar)(elementwise(_op, TO_BOOL))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    lowers(getattr(aten, _name).Tensor, getattr(aten, _name).Scalar)(elementwise(_name, TO_BOOL))
 for _name, _op in (("minimum", "min"), ("maximum", "max"), ("fmin", "fmin"), ("fmax", "fmax")):
     lowers(getattr(aten, _name).default)(elementwise(_op))
 for _name, _op in (("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor", "xor")):
-    lowers(getattr(aten, _name).Tensor, getattr(aten, _name).Scalar)(elementwise(_op))
+    lowers(getattr(aten, _name).Tensor, getattr(aten, _name).Scalar, getattr(aten, _name).Scalar_Tensor)(elementwise(_op))
 for _name, _op in (("bitwise_left_shift", "shl"), ("bitwise_right_shift", "shr")):
     lowers(getattr(aten, _name).Tensor, getattr(aten, _name).Tensor_Scalar, getattr(aten, _name).Scalar_Tensor)(elementwise(_op))
 for _name, _op in (("__lshift__", "shl"), ("__rshift__", "shr")):
     lowers(getattr(aten, _name).Tensor, getattr(aten, _name).Scalar)(elementwise(_op))
-for _name, _op in (("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor", "xor")):
-    lowers(getattr(aten, _name).Scalar_Tensor)(elementwise(_op))
 lowers(aten.bitwise_not.default)(elementwise("not"))
-lowers(aten.mul.Tensor, aten.mul.Scalar)(elementwise("mul"))
+lowers(aten.mul.Tensor, aten.mul.Scalar)(elementwise("mul", exact_scalar=True))
 lowers(aten.atan2.default)(elementwise("atan2", INT_TO_FLOAT))
 lowers(aten.hypot.default)(elementwise("hypot"))
 lowers(aten.copysign.Tensor, aten.copysign.Scalar)(elementwise("copysign", INT_TO_FLOAT))
@@ -143,6 +153,8 @@ def negative_absolute_sign(g: GraphLowering, x: LazyTensor) -> LazyTensor:
 
 def _scaled(at: Elements, alpha: Any) -> Expr:
     other = at.args[1]
+    if alpha != 1 and at.common is not at.compute:
+        raise NotLowered("alpha with half types")
     return other if alpha == 1 else at.exprs.op("mul", at.element(alpha), other)
 
 
@@ -170,10 +182,8 @@ def _refuse(why: str) -> LazyTensor:
     raise NotLowered(why)
 
 
-@lowers(aten.div.Tensor, aten.div.Scalar, aten.true_divide.Tensor)
-def div(g: GraphLowering, x: Any, y: Any) -> LazyTensor:
-    at = Elements(g, (x, y), INT_TO_FLOAT)
-    return at.tensor(at.exprs.op("div", *at.args))
+div = elementwise("div", INT_TO_FLOAT, exact_scalar=True)
+lowers(aten.div.Tensor, aten.div.Scalar)(div)
 
 
 @lowers(aten.div.Tensor_mode, aten.div.Scalar_mode)
@@ -182,7 +192,9 @@ def div_mode(g: GraphLowering, x: Any, y: Any, *, rounding_mode: str | None) -> 
         return div(g, x, y)
     at = Elements(g, (x, y))
     _no_integer_zero(at, y)
-    args = [at.element(o, at.result) for o in (x, y)]      # half types are rounded at every step here
+    if at.common is not at.compute and (_is_scalar(x) or _is_scalar(y)):
+        raise NotLowered("rounding division of half types by a number, which eager takes as it is but rounds on the way")
+    args = [at.element(o, at.common) for o in (x, y)]      # half types are rounded at every step here
     return at.tensor(at.exprs.op("floordiv" if rounding_mode == "floor" else "truncdiv", *args))
 
 
@@ -208,6 +220,8 @@ def floor_divide(g: GraphLowering, x: Any, y: Any) -> LazyTensor:
 def power(g: GraphLowering, x: Any, y: Any) -> LazyTensor:
     at = Elements(g, (x, y))
     base = at.args[0]
+    if y in (3, -2) and at.common is not at.compute:
+        raise NotLowered(f"the power {y} of half types, which eager rounds on the way")
     if isinstance(y, (int, float)) and y in (1, 2, 3) and at.compute is not DType.b1:
         value = base
         for _ in range(int(y) - 1):
@@ -303,7 +317,7 @@ def convert(g: GraphLowering, x: LazyTensor, dtype: torch.dtype | None = None, *
     return x.with_value(g.exprs.cast(x.value, result))
 
 
-@lowers(aten.clone.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default, aten.contiguous.default)
+@lowers(aten.clone.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default)
 def same(g: GraphLowering, x: LazyTensor, **kwargs: Any) -> LazyTensor:
     return x.with_value(x.value)
 
@@ -378,22 +392,21 @@ def full(g: GraphLowering, *args: Any, **kwargs: Any) -> LazyTensor:
     return LazyTensor(g.exprs, tuple(map(sympy_of, example.size())), dtype, example.device, expr)
 
 
-@lowers(prims.iota.default)
-def iota(g: GraphLowering, length: Any, *, start: Any, step: Any, dtype: torch.dtype, device: Any = None, requires_grad: bool = False) -> LazyTensor:
-    from .tensors import variable
-
+def _steps(g: GraphLowering, start: Any, step: Any) -> LazyTensor:
+    """start, start + step, … of integers."""
     example = g.node.meta["val"]
-    value = g.exprs.cast(g.exprs.index(sympy_of(start) + sympy_of(step) * variable(0)), supported(dtype))
-    return LazyTensor(g.exprs, (sympy_of(length),), supported(dtype), example.device, value)
+    dtype = supported(example.dtype)
+    value = g.exprs.cast(g.exprs.index(sympy_of(start) + sympy_of(step) * variable(0)), dtype)
+    return LazyTensor(g.exprs, tuple(map(sympy_of, example.size())), dtype, example.device, value)
+
+
+@lowers(prims.iota.default)
+def iota(g: GraphLowering, length: Any, *, start: Any, step: Any, **kwargs: Any) -> LazyTensor:
+    return _steps(g, start, step)
 
 
 @lowers(aten.arange.start_step, aten.arange.default, aten.arange.start)
 def arange(g: GraphLowering, *args: Any, **kwargs: Any) -> LazyTensor:
-    from .tensors import variable
-
-    example = g.node.meta["val"]
-    start, step = (args[0] if len(args) > 1 else 0), (args[2] if len(args) > 2 else 1)
-    if any(isinstance(v, float) for v in args) or supported(example.dtype).is_float:
+    if any(isinstance(v, float) for v in args) or g.node.meta["val"].dtype.is_floating_point:
         raise NotLowered("arange of floats")
-    value = g.exprs.cast(g.exprs.index(sympy_of(start) + sympy_of(step) * variable(0)), supported(example.dtype))
-    return LazyTensor(g.exprs, tuple(map(sympy_of, example.size())), supported(example.dtype), example.device, value)
+    return _steps(g, args[0] if len(args) > 1 else 0, args[2] if len(args) > 2 else 1)

@@ -11,6 +11,7 @@ import torch
 from .exprs import ZERO, floordiv, modulo
 from .graph import GraphLowering, NotLowered, lowers
 from .ir import DType, Expr
+from .lower_pointwise import supported
 from .tensors import LazyTensor, sympy_of, variable, variables
 
 aten = torch.ops.aten
@@ -43,7 +44,7 @@ def expand(g: GraphLowering, x: LazyTensor, sizes: Any, implicit: bool = False) 
     return x.expand(example_sizes(g))
 
 
-@lowers(aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.flatten.using_ints, aten.unflatten.int)
+@lowers(aten.view.default, aten._unsafe_view.default)
 def view(g: GraphLowering, x: LazyTensor, *args: Any) -> LazyTensor:
     return x.view(example_sizes(g))
 
@@ -159,8 +160,6 @@ def copy(g: GraphLowering, x: LazyTensor, source: LazyTensor, non_blocking: bool
 # -- joining --------------------------------------------------------------------------------------------
 @lowers(aten.cat.default)
 def cat(g: GraphLowering, tensors: Sequence[LazyTensor], dim: int = 0) -> LazyTensor:
-    from .lower_pointwise import supported
-
     sizes = example_sizes(g)
     parts = [x for x in tensors if not (x.ndim == 1 and x.sizes[0] == 0 and len(sizes) != 1)]
     if len(parts) > 16:
@@ -208,11 +207,3 @@ def constant_pad_nd(g: GraphLowering, x: LazyTensor, pad: Sequence[Any], value: 
     filling = g.exprs.const(value, x.dtype)
     return LazyTensor(g.exprs, example_sizes(g), x.dtype, x.device, g.exprs.select(inside, x.at(index), filling))
 
-
-# -- reading through an index tensor ----------------------------------------------------------------------
-def bounded_index(g: GraphLowering, index: Expr, size: sympy.Expr) -> sympy.Symbol:
-    """A symbol for a nonnegative position; negative ones count from the end."""
-    exprs = g.exprs
-    place = exprs.cast(index, DType.i64)
-    wrapped = exprs.op("where", exprs.op("lt", place, exprs.const(0, DType.i64)), exprs.op("add", place, exprs.index(size)), place)
-    return exprs.symbol_of(wrapped), wrapped  # type: ignore[return-value]
