@@ -9,7 +9,6 @@ A break restarts the trace with the break planned; user code is never run while 
 from __future__ import annotations
 
 import dataclasses
-import os
 import random
 import sys
 import types
@@ -36,7 +35,7 @@ from .core.logs import ALWAYS, artifact_logger, set_compile_id
 from .core.options import CompileOptions
 from .core.reasons import BreakReason, CannotReconstruct, OpFailed, RaisedException, UnsupportedOperation
 from .core.records import CompileRecord
-from .core.settings import settings
+from .core.settings import raises_internal_errors, settings
 from .core.state import state
 from .cpython.arguments import argument_names
 from .graph import describe
@@ -112,7 +111,7 @@ def catch_errors_wrapper(frame: ConvertFrame, unit: Unit) -> Any:
             return None
         raise
     except Exception as err:
-        if os.environ.get("DYNAMO_NB_RAISE_INTERNAL") or settings.strict:
+        if raises_internal_errors():
             raise
         ALWAYS.warning(
             "internal error while compiling %s (%s:%d): %s: %s; it runs as plain Python. Please report this.",
@@ -249,7 +248,6 @@ def _settle(frame: ConvertFrame, unit: Unit, record: CompileRecord, config: dict
     logs["dynamo"].info("Step 1: torchdynamo start tracing %s %s:%d", unit.code.co_name, unit.code.co_filename, unit.code.co_firstlineno)
     for _ in range(config["max_restarts"]):
         trace = Trace(unit, config, frame.options, seen, break_at, static)
-        trace.causes = causes
         try:
             with state.timed("tracing", record.stages):
                 ended = trace.run()
@@ -257,7 +255,7 @@ def _settle(frame: ConvertFrame, unit: Unit, record: CompileRecord, config: dict
             if ended == "break" and frame.options.fullgraph:
                 _refuse(trace, reason, record)
                 return None
-            return finish(frame, unit, record, trace, ended, reason)
+            return finish(frame, unit, record, trace, ended, reason, causes)
         except RestartAnalysis as again:
             break_at, reason = _earlier(again, break_at, reasons), again.reason or reason
             causes += _cause(trace, break_at, reason)
@@ -266,6 +264,7 @@ def _settle(frame: ConvertFrame, unit: Unit, record: CompileRecord, config: dict
                 if static:
                     raise SkipFrame(str(err.reason)) from None
                 static, break_at = True, 0
+                causes.clear()
                 continue
             if frame.options.fullgraph and not _user_error(err.reason):
                 _refuse(trace, err.reason, record)
@@ -311,13 +310,15 @@ def _skip(frame: ConvertFrame, unit: Unit, record: CompileRecord, skip: SkipFram
     return None
 
 
-def _finish(frame: ConvertFrame, unit: Unit, record: CompileRecord, trace: Any, ended: str, reason: BreakReason | None) -> GuardedCode:
+def _finish(
+    frame: ConvertFrame, unit: Unit, record: CompileRecord, trace: Any, ended: str, reason: BreakReason | None, causes: list[Any],
+) -> GuardedCode:
     with state.timed("code generation", record.stages):
         output, code = _write(frame, unit, trace, ended, state.next_graph, lambda r, name: _call_backend(frame, r, name, record))
     if ended != "return":
         _report_break(trace, reason or trace.reason, record)
     with state.timed("guards", record.stages):
-        manager = _guards(unit, trace)
+        manager = _guards(unit, trace, causes)
     if settings.strict and not strict.is_on():
         strict.attach(manager)
     if settings.strict == "retrace" and not isinstance(reason, CannotReconstruct):     # there, the break lies before its cause, which isn't guarded
@@ -350,7 +351,7 @@ def _retracer(frame: ConvertFrame, unit: Unit, record: CompileRecord, trace: Any
     seen = native.code_data(unit.code)["seen"].frozen()
     config, original, is_resume = trace.config, unit.code, unit.is_resume
 
-    def again(frame: ConvertFrame, unit: Unit, record: CompileRecord, trace: Any, ended: str, reason: BreakReason | None) -> Fingerprint:
+    def again(frame: ConvertFrame, unit: Unit, record: CompileRecord, trace: Any, ended: str, *how: Any) -> Fingerprint:
         output, code = _write(frame, unit, trace, ended, lambda: 0, lambda recorder, name: object())
         return Fingerprint(trace.recorder, code, output.installed.values())
 
@@ -373,10 +374,21 @@ def _retracer(frame: ConvertFrame, unit: Unit, record: CompileRecord, trace: Any
     return on_check
 
 
-def _guards(unit: Unit, trace: Any) -> Any:
-    scope = Scope.of_flat(argument_names(unit.code), unit.code.co_freevars, unit.locals, unit.globals, unit.builtins, unit.closure)
+def _guards(unit: Unit, trace: Any, causes: list[Any]) -> Any:
+    """The entry's guards; without the causes of its break where one of them can't be guarded."""
+    names = argument_names(unit.code)
+    scope = Scope.of_flat(names, unit.code.co_freevars, unit.locals, unit.globals, unit.builtins, unit.closure)
+
+    def built(causes: list[Any]) -> Any:
+        return build_guards(trace.assumptions(causes), names, unit.code.co_freevars, scope, unit.code.co_name)
+
     try:
-        return build_guards(trace.assumptions(), argument_names(unit.code), unit.code.co_freevars, scope, unit.code.co_name)
+        try:
+            return built(causes)
+        except GuardBuildError:
+            if not causes:
+                raise
+            return built([])
     except GuardBuildError as err:
         raise SkipFrame(str(err), permanent=True) from None
 

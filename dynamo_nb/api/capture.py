@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import os
 import random
 import types
 from typing import Any
@@ -27,7 +26,7 @@ from ..core.exc import DynamoError, InternalError, RestartAnalysis, SkipFrame, S
 from ..core.logs import ALWAYS
 from ..core.options import CompileOptions
 from ..core.reasons import BreakReason
-from ..core.settings import settings
+from ..core.settings import raises_internal_errors, settings
 from ..core.source import AttrSource, DictGetItemSource, DictValueSource, GetItemSource, LocalSource, Source
 from ..cpython.arguments import argument_names
 from ..graph import describe
@@ -220,7 +219,7 @@ def _capture(call: Call, dynamic: bool | None) -> Captured:
         except DynamoError:
             raise
         except Exception as err:
-            if os.environ.get("DYNAMO_NB_RAISE_INTERNAL") or settings.strict:
+            if raises_internal_errors():
                 raise
             raise InternalError(f"internal error while capturing {_where(call)}: {type(err).__name__}: {err}. Please report this.") from err
         finally:

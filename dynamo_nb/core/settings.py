@@ -125,3 +125,8 @@ class Settings:
 
 
 settings = Settings()
+
+
+def raises_internal_errors() -> bool:
+    """Do errors of ours reach the user, as in tests, or is the code run without us?"""
+    return bool(os.environ.get("DYNAMO_NB_RAISE_INTERNAL") or settings.strict)

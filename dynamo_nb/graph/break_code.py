@@ -253,9 +253,7 @@ class BreakWriter:
         handled = tuple(i for i, v in enumerate(kept) if isinstance(v, PreviousExceptionVariable))
         nulls += tuple(len(kept) + i for i, n in enumerate(fresh) if n == NULL)
         bound = {*state.locals, *((state.last.argval,) if state.stored else ())}
-        owned = self.output.recorder.owned if cg.in_root else None      # an inlined frame's caller holds what it was given
-        kept_alive = {n for n, v in state.locals.items() if owned is not None and owned.find(v)} - self._rebound(state)
-        live = tuple(sorted(n for n in state.live[target.index] | kept_alive if n in bound))
+        live = tuple(sorted(n for n in state.live[target.index] | self._kept_alive(cg, state, target) if n in bound))
         first = state.code.co_varnames[0] if state.code.co_argcount else None
         unbound = first is not None and first not in state.locals and first not in state.code.co_cellvars
         layout = ContinueExecutionCache.lookup(
@@ -281,6 +279,14 @@ class BreakWriter:
         count = len(layout.arg_names) - len(layout.stack_names)
         out = [local(n) for n in layout.arg_names[:count]]
         return [*out, *map(value, kept), *(temp(n) for n in fresh if n != NULL)]
+
+    def _kept_alive(self, cg: PyCodegen, state: FrameState, target: Instruction) -> set[str]:
+        """Variables that nobody reads again but whose end is seen. An inlined frame's caller holds what it was given."""
+        recorder = self.output.recorder
+        if recorder.owned is None or not cg.in_root:
+            return set()
+        gone = state.live[target.index] | self._rebound(state)
+        return recorder.owned.kept(recorder, {n: v for n, v in state.locals.items() if n not in gone})
 
     def _rebound(self, state: FrameState) -> set[str]:
         """The variable that the step itself stores or deletes."""

@@ -7,6 +7,7 @@ the break, the assumptions. Used by convert.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,7 +21,8 @@ from ..cpython.arguments import argument_names
 from ..native import tensors_overlap
 from .inline import close_generator
 from .interpreter import BreakAt, InstructionTranslator
-from .recorder import Recorder
+from .lifetimes import Owned
+from .recorder import GuardsSet, Recorder
 from .shapes import Shapes
 from .variables.functions import CellVariable
 
@@ -39,7 +41,6 @@ class Trace:
         if trace_log.isEnabledFor(20):
             self.recorder.trace_log = _log_step
         self.reason: BreakReason | None = None
-        self.causes: list[Assumption] = []
         self.frames: list[Any] = []
         self.frame = InstructionTranslator(self.recorder, unit.code, {}, {}, unit.globals, None, unit.builtins, None)
         self.recorder.last_frame = self.frame
@@ -49,10 +50,11 @@ class Trace:
         """Arguments and free variables as lazy trackers; the frame's own cells."""
         frame, code = self.frame, self.unit.code
         frame.current = frame.instructions[0]
+        owned = self.recorder.owned = Owned() if self.unit.is_resume else None
         for name, value in zip(argument_names(code), self.unit.locals, strict=True):
             frame.locals[name] = frame.lazy(value, LocalSource(name))
-            if self.unit.is_resume:
-                self.recorder.owned.add(value, frame.locals[name])
+            if owned is not None:
+                owned.add(value, frame.locals[name])
         for name in code.co_cellvars:
             cell = CellVariable(frame.locals.pop(name, None), None, name)
             cell.existing, cell.local_name = True, name
@@ -146,15 +148,18 @@ class Trace:
         for vt in recorder.outside:
             vars(vt).clear()
         recorder.outside.clear()
+        recorder.owned = None
         self.unit = None
         self.frame.locals.clear()
         self.frame.cells.clear()
 
     # -- assumptions --------------------------------------------------------------------------------
-    def assumptions(self) -> list[Assumption]:
-        for cause in self.causes:
-            self.recorder.guards.add(cause)
-        out = [Assumption(None, "GLOBAL_STATE", ()), *self.recorder.guards, *self.recorder.presence()]
+    def assumptions(self, causes: Sequence[Assumption] = ()) -> list[Assumption]:
+        """causes: what made earlier attempts at the trace end, where that is to be guarded too."""
+        guards = GuardsSet()
+        for made in (*self.recorder.guards, *causes):
+            guards.add(made)
+        out = [Assumption(None, "GLOBAL_STATE", ()), *guards, *self.recorder.presence()]
         for text, symbols in self.recorder.shapes.guard_expressions():
             out.append(Assumption(None, "SHAPE_ENV", (text, symbols)))
         return [*out, *self._mutated_distinct(), *self._overlaps()]

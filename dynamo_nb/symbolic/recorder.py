@@ -96,7 +96,7 @@ class Recorder:
         self.objects: dict[int, VariableTracker] = {}
         self.keep_alive: list[Any] = []
         self.outside: list[VariableTracker] = []      # trackers that hold the user's objects
-        self.owned = Owned()
+        self.owned: Owned | None = None     # in a resumed frame
         self.merged: set[tuple[Source | None, Source]] = set()      # places found to hold one object
         self.tensor_by_fake: dict[int, VariableTracker] = {}
         self.frames: list[Any] = []

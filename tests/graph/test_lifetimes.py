@@ -177,6 +177,30 @@ def test_the_end_comes_in_eagers_place(fn):
         gc.enable()
 
 
+@dynamo_nb.disable
+def perhaps(flag):
+    return Dying(1) if flag else None
+
+
+def never_read_or_nothing(x, flag):
+    d = perhaps(flag)  # noqa: F841
+    y = x + 1
+    print("break")
+    LOG.append("after")
+    return y
+
+
+def test_what_ended_silently_at_the_first_call_may_not_at_the_next():
+    compiled = dynamo_nb.compile(never_read_or_nothing, backend="eager")
+    for flag in (False, True, False, True):
+        LOG.clear()
+        never_read_or_nothing(torch.ones(2), flag)
+        seen = list(LOG)
+        LOG.clear()
+        compiled(torch.ones(2), flag)
+        assert seen == LOG
+
+
 class Plain:
     def __init__(self):
         self.items = [torch.ones(2)]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import dynamo_nb
-from dynamo_nb.guards.builder import GuardBuilder
+from dynamo_nb.guards.builder import GuardBuilder, GuardBuildError
 from dynamo_nb.guards.strict import RetraceDiffers
 
 X = torch.arange(3.0)
@@ -107,3 +107,21 @@ def test_calls_that_fail_leave_the_others_whole(fn, bad, good):
     for _ in range(2):
         assert torch.equal(compiled(*good()), fn(*good()))
     assert counter.frame_count == before + 1
+
+
+def test_a_cause_that_cannot_be_guarded_does_not_cost_the_frame(monkeypatch):
+    add_all, refused = GuardBuilder.add_all, []
+
+    def picky(self, made):
+        made = list(made)
+        if any(a.kind == "SEQUENCE_LENGTH" for a in made):
+            refused.append(made)
+            raise GuardBuildError("lengths can't be guarded")
+        add_all(self, made)
+
+    monkeypatch.setattr(GuardBuilder, "add_all", picky)
+    counter = dynamo_nb.testing.CompileCounter()
+    compiled = dynamo_nb.compile(lambda x, items: needs_three(x * 2, items), backend=counter)
+    with dynamo_nb.config.patch(strict=""), pytest.raises(ValueError, match="not enough values"):
+        compiled(X, [1])
+    assert refused and counter.frame_count == 1

@@ -17,8 +17,6 @@ from .ir import Buffer, Kernel
 from .schedule import Schedule
 
 Address = Callable[[str], int]
-
-
 Measure = tuple[int, str, int]      # (input, "size" or "stride", dimension)
 
 
@@ -82,8 +80,8 @@ class Assembler:
         name = buffer if isinstance(buffer, str) else buffer.name
         return self.slots.setdefault(name, len(self.slots))
 
-    def assembled(self, address: Address) -> Assembler:
-        """All steps written; `address` of a kernel's name."""
+    def assemble(self) -> None:
+        """Write all steps; generated functions stand in them by name."""
         self.inputs()
         for i, step in enumerate(self.schedule.steps):
             if isinstance(step, ViewOf):
@@ -94,14 +92,17 @@ class Assembler:
             elif isinstance(step, AtenCall):
                 self._aten(i, step)
             elif self.kernels[i].phases:
-                self._kernel(self.kernels[i], address)
+                self._kernel(self.kernels[i])
             self._free(i)
         self.outputs()
         if self.integers.derived:
-            self.steps.insert(0, ("ints", address("derived")))
-        return self
+            self.steps.insert(0, ("ints", "derived"))
 
-    def _kernel(self, kernel: Kernel, address: Address) -> None:
+    def with_addresses(self, address: Address) -> list[Any]:
+        """The steps with functions by address."""
+        return [(step[0], address(step[1]), *step[2:]) if step[0] in ("ints", "kernel") else step for step in self.steps]
+
+    def _kernel(self, kernel: Kernel) -> None:
         for name in kernel.writes:
             b = self.graph.buffers[name]
             if b.kind == "made" and name not in self.slots:
@@ -109,7 +110,7 @@ class Assembler:
                 self.steps.append(("alloc", self.slot(b), b.dtype.torch, b.device, sizes, strides))
         count, grain = self.counts[kernel.name]
         slots = tuple(self.slot(n) for n in (*kernel.reads, *kernel.writes))
-        self.steps.append(("kernel", address(kernel.name), slots, self.integers.all(kernel.sizes), self.integers.of(count), self.integers.of(grain)))
+        self.steps.append(("kernel", kernel.name, slots, self.integers.all(kernel.sizes), self.integers.of(count), self.integers.of(grain)))
 
     def _free(self, at: int) -> None:
         done = [n for n, last in self.schedule.last_use.items() if last == at and n in self.slots]

@@ -1,7 +1,7 @@
 """The backend `triton_cpp`: AOTAutograd, then lower, schedule, print, build, run (design 7).
 
 In: the captured graph. Out: a callable. A graph that can't be lowered, a device without a printer or a missing
-compiler falls back to ATen operator by operator; the reason is logged and shown in `explain`.
+compiler falls back to ATen operator by operator; the reason stands in the report's generated code.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import os
 import time
 from typing import Any
 
@@ -17,7 +16,8 @@ import torch
 import torch.fx
 
 from ...core import events
-from ...core.logs import artifact_logger
+from ...core.logs import ALWAYS, artifact_logger
+from ...core.settings import raises_internal_errors
 from ...native import Program
 from ..aot import aot_compile, boxed, decompositions, run_as_is
 from . import cpp_build, cpp_printer, lower_pointwise, lower_reductions, lower_views  # noqa: F401  (the lowerings register themselves)
@@ -56,9 +56,9 @@ def compile_graph(gm: torch.fx.GraphModule, inputs: list[Any], seen: list[Compil
         run, compiled = _generate(gm, codegen)
     except Exception as err:
         if not isinstance(err, NotLowered):
-            if os.environ.get("DYNAMO_NB_RAISE_INTERNAL"):
+            if raises_internal_errors():
                 raise
-            log.warning("triton_cpp leaves a graph to ATen: %s: %s (please report; DYNAMO_NB_RAISE_INTERNAL=1 raises it)", type(err).__name__, err)
+            ALWAYS.warning("triton_cpp leaves a graph to ATen: %s: %s (please report; DYNAMO_NB_RAISE_INTERNAL=1 raises it)", type(err).__name__, err)
         why = str(err) if isinstance(err, NotLowered) else f"internal error, {type(err).__name__}: {err}"
         run, compiled = boxed(run_as_is(gm, inputs)), CompiledGraph([], [], [], "", {}, why)
     if seen is not None:
@@ -116,18 +116,17 @@ def _kernels(lowered: LoweredGraph, schedule: Schedule) -> dict[int, Kernel]:
 
 
 def _program(lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel]) -> tuple[Any, str]:
-    printed = [k for k in kernels.values() if k.phases]
-    launches = cpp_printer.print_unit(printed).kernels
-    counts = {name: (launch.count, launch.grain) for name, launch in launches.items()}
-    trial = Assembler(lowered, schedule, kernels, counts).assembled(lambda name: 0)
-    source = cpp_printer.print_unit(printed, derived_function(trial.integers)).source
-    library = None
-    if printed or trial.integers.derived:
+    unit = cpp_printer.print_unit([k for k in kernels.values() if k.phases])
+    assembler = Assembler(lowered, schedule, kernels, {name: (launch.count, launch.grain) for name, launch in unit.kernels.items()})
+    assembler.assemble()
+    source, library = "", None
+    if unit.kernels or assembler.integers.derived:
+        source = unit.extended(derived_function(assembler.integers)).source
         library = cpp_build.load(source)
         if library is None:
             raise NotLowered("no working C++ compiler")
-    assembler = Assembler(lowered, schedule, kernels, counts).assembled(library.address if library is not None else lambda name: 0)
-    program = Program(assembler.inputs(), len(assembler.slots), len(assembler.integers.places), assembler.steps, assembler.outputs())
+    steps = assembler.with_addresses(library.address) if library is not None else assembler.steps
+    program = Program(assembler.inputs(), len(assembler.slots), len(assembler.integers.places), steps, assembler.outputs())
     absent = [i for i, value in enumerate(lowered.inputs) if value is None]
     return Runner(program, [t for _, t in lowered.constants], library, absent, list(assembler.integers.measured.values())), source
 

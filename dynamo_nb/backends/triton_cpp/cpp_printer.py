@@ -38,19 +38,27 @@ class Launch:
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    source: str
+    """code: the functions, without what they use of the math library."""
+
+    code: str
     kernels: dict[str, Launch]
 
+    @property
+    def source(self) -> str:
+        return cpp_math.library(self.code) + self.code
 
-def print_unit(kernels: list[Kernel], more: str = "") -> Unit:
-    """more: further functions of the unit, which may use the library's."""
+    def extended(self, functions: str) -> Unit:
+        """With further functions, which may use the library's."""
+        return dataclasses.replace(self, code=f"{self.code}\n{functions}")
+
+
+def print_unit(kernels: list[Kernel]) -> Unit:
     texts, launches = [], {}
     for kernel in kernels:
         form = form_of(kernel)
         texts.append(_Function(kernel, form).text())
         launches[kernel.name] = _launch(kernel, form)
-    code = "\n".join([*texts, more])
-    return Unit(cpp_math.library(code) + code, launches)
+    return Unit("\n".join(texts), launches)
 
 
 # -- choosing the vector loops ---------------------------------------------------------------------------

@@ -97,6 +97,7 @@ class Scheduler:
         self.graph = graph
         self.steps: list[Group | AtenCall | ViewOf] = []
         self.ready: dict[str, int] = {}         # buffer -> the step after which its contents are there
+        self.written = -1                       # the last step that changed memory in place: nothing behind it moves before it
         self.decisions: list[str] = []
 
     def run(self) -> Schedule:
@@ -107,10 +108,13 @@ class Scheduler:
             self.steps.append(step)
             for buffer in changed_by(step):
                 self.ready[buffer] = len(self.steps) - 1
+            if isinstance(step, AtenCall) and step.written():
+                self.written = len(self.steps) - 1
         return Schedule(self.steps, last_uses(self.steps, self.graph), self.decisions)
 
     def _place(self, definition: Definition) -> None:
         first = max((self.ready.get(name, -1) for name in reads(definition)), default=-1)
+        first = max(first, self.written)
         for at in range(len(self.steps) - 1, max(first, 0) - 1, -1):
             group = self.steps[at]
             if isinstance(group, Group) and self._join(group, definition, at == first):

@@ -86,7 +86,7 @@ def str_of(tx: Tx, value: VariableTracker) -> VariableTracker:
 
 
 def ascii_of(tx: Tx, value: VariableTracker) -> VariableTracker:
-    return tx.fold(lambda text: ascii(_Text(text)) if False else text.encode("ascii", "backslashreplace").decode(), [const(repr_of(tx, value))], {})
+    return tx.fold(lambda text: text.encode("ascii", "backslashreplace").decode(), [const(repr_of(tx, value))], {})
 
 
 def format_of(tx: Tx, value: VariableTracker, spec: VariableTracker) -> VariableTracker:

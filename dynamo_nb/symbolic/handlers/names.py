@@ -46,7 +46,7 @@ class NameHandlers:
         self.stack.append(value)
 
     def STORE_FAST(self, inst: Instruction) -> None:
-        if self.recorder.owned.values:
+        if self.recorder.owned is not None:
             self.recorder.owned.dropping(self, self.locals.get(inst.argval))  # type: ignore[arg-type]
         value = self.locals[inst.argval] = self.stack.pop()
         node = getattr(value, "node", None)
@@ -55,7 +55,7 @@ class NameHandlers:
             node._rename(inst.argval)
 
     def DELETE_FAST(self, inst: Instruction) -> None:
-        if self.recorder.owned.values:
+        if self.recorder.owned is not None:
             self.recorder.owned.dropping(self, self.locals.get(inst.argval))  # type: ignore[arg-type]
         if self.locals.pop(inst.argval, None) is None:
             raise self.raise_(UnboundLocalError, f"cannot access local variable '{inst.argval}' where it is not associated with a value")  # type: ignore[attr-defined]

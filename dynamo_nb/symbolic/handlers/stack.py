@@ -29,7 +29,7 @@ class StackHandlers:
         """Free variables are bound when the frame is set up."""
 
     def POP_TOP(self, inst: Instruction) -> None:
-        if self.recorder.owned.values:
+        if self.recorder.owned is not None:
             self.recorder.owned.dropping(self, self.stack[-1])  # type: ignore[arg-type]
         self.stack.pop()
 

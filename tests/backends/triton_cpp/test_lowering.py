@@ -176,11 +176,24 @@ def test_an_internal_error_leaves_the_graph_to_aten(monkeypatch, caplog):
     monkeypatch.delenv("DYNAMO_NB_RAISE_INTERNAL", raising=False)
     gm = make_fx(lambda x: (x + 1,))(X)
     seen = []
-    logger = logging.getLogger("dynamo_nb.output_code")
+    logger = logging.getLogger("dynamo_nb")
     monkeypatch.setattr(logger, "propagate", True)
-    with caplog.at_level(logging.WARNING, logger="dynamo_nb.output_code"):
+    with caplog.at_level(logging.WARNING, logger="dynamo_nb"):
         assert torch.equal(backend.compile_graph(gm, [X], seen)([X])[0], X + 1)
+    assert "leaves a graph to ATen: ZeroDivisionError: broken" in caplog.text
     assert "ZeroDivisionError: broken" in seen[0].why
     monkeypatch.setenv("DYNAMO_NB_RAISE_INTERNAL", "1")
     with pytest.raises(ZeroDivisionError):
         backend.compile_graph(gm, [X], seen)
+
+
+def test_nothing_moves_before_a_write_through_a_view():
+    def program(x):
+        total = x.sum()
+        row = x[0]
+        row.copy_(row * 2)
+        return (x + total,)
+
+    x = torch.arange(12.0).reshape(3, 4)
+    gm = make_fx(program, tracing_mode="fake")(x)
+    assert torch.equal(run_graph(gm, [x.clone()])[0], program(x.clone())[0])
