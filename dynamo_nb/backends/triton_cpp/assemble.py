@@ -20,7 +20,7 @@ Address = Callable[[str], int]
 Measure = tuple[int, str, int]      # (input, "size" or "stride", dimension)
 
 
-def _shown_by(inputs: list[Any]) -> dict[sympy.Symbol, Measure]:
+def shown_by(inputs: list[Any]) -> dict[sympy.Symbol, Measure]:
     """Symbols that stand alone as a size or stride of an input tensor."""
     shown: dict[sympy.Symbol, Measure] = {}
     for part in ("size", "stride"):
@@ -40,7 +40,7 @@ class Integers:
         self.inputs: dict[int, int] = {}
         self.derived: list[sympy.Expr] = []
         self.measured: dict[sympy.Symbol, Measure] = {}     # symbols that only an input tensor's shape gives, those in use
-        self._shown = _shown_by(inputs)
+        self._shown = shown_by(inputs)
         for i, value in enumerate(inputs):
             if isinstance(value, sympy.Expr):
                 key = sympy.Dummy() if value.is_Integer else value      # a number that the guards hold still takes its place

@@ -12,6 +12,7 @@ from typing import Any
 import sympy
 import torch
 
+from .assemble import shown_by
 from .graph import AtenCall, LoweredGraph, ViewOf
 from .ir import Buffer, Kernel
 from .schedule import Schedule
@@ -29,7 +30,10 @@ class TritonRunner:
 
     def __init__(self, graph: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel]) -> None:
         self.graph, self.schedule = graph, schedule
-        self.symbols = [e for e in graph.inputs if isinstance(e, sympy.Symbol)]
+        given = {e: i for i, e in reversed(list(enumerate(graph.inputs))) if isinstance(e, sympy.Symbol)}
+        shown = {s: place for s, place in shown_by(graph.inputs).items() if s not in given}
+        self.symbols = [*given, *shown]
+        self.places, self.measured = list(given.values()), list(shown.values())
         self.steps: list[Callable[[State, Sizes], None]] = []
         self.launchers: list[Launcher] = []
         for i, step in enumerate(schedule.steps):
@@ -44,7 +48,7 @@ class TritonRunner:
         args.clear()
         state = {b.name: v for b, v in zip(self.graph.inputs, values, strict=False) if isinstance(b, Buffer)}
         state.update((b.name, t) for b, t in self.graph.constants)
-        sizes = tuple(v for e, v in zip(self.graph.inputs, values, strict=False) if isinstance(e, sympy.Symbol))
+        sizes = (*(values[i] for i in self.places), *(getattr(values[i], part)(dim) for i, part, dim in self.measured))
         values.clear()
         for step in self.steps:
             step(state, sizes)

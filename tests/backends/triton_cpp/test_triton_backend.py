@@ -13,6 +13,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from dynamo_nb.backends.aot import decompositions
+from dynamo_nb.core import events
 from tests.backends.triton_cpp import test_backend
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,6 +33,11 @@ def interpret() -> None:
             torch.testing.assert_close(g, w, rtol=2e-5, atol=2e-5, equal_nan=True)
             assert g.stride() == w.stride()
         print(name, "agrees")
+    with events.listening(lambda kind, what: print("left to ATen:", what.why) if kind == "generated" and what.why else None):
+        varying = dynamo_nb.compile(lambda x: torch.softmax(x, -1) + x.shape[0], backend="triton_cpp", options={"codegen": "triton"}, dynamic=True)
+        for n in (3, 5, 9):
+            torch.testing.assert_close(varying(torch.ones(n, n + 1)), torch.softmax(torch.ones(n, n + 1), -1) + n)
+    print("varying agrees")
 
 
 def test_programs_in_the_interpreter() -> None:
@@ -41,7 +47,8 @@ def test_programs_in_the_interpreter() -> None:
         capture_output=True, text=True, timeout=280,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    assert [line for line in done.stdout.splitlines() if line.endswith(" agrees")] == [f"{name} agrees" for name in PROGRAMS]
+    assert [line for line in done.stdout.splitlines() if line.endswith(" agrees")] == [f"{name} agrees" for name in (*PROGRAMS, "varying")]
+    assert "left to ATen" not in done.stdout
 
 
 @pytest.mark.parametrize("name, arch", [("soft", 80), ("norms", 90), ("folds", 80), ("views", 90)])
