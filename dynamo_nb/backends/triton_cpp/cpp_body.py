@@ -181,14 +181,4 @@ class Body:
 
 def _unconditional(roots: list[Expr]) -> Iterator[Expr]:
     """What is evaluated for certain with the roots: everything but the sides of selects, operands first."""
-    seen: set[int] = set()
-    todo: list[tuple[Expr, bool]] = [(r, False) for r in reversed(roots)]
-    while todo:
-        expr, ready = todo.pop()
-        if ready:
-            yield expr
-        elif id(expr) not in seen:
-            seen.add(id(expr))
-            todo.append((expr, True))
-            args = (expr.cond,) if isinstance(expr, Select) else expr.args
-            todo += [(a, False) for a in reversed(args)]
+    return walk(*roots, operands=lambda expr: (expr.cond,) if isinstance(expr, Select) else expr.args)

@@ -244,8 +244,8 @@ class Kernel:
 
 
 # -- walking ------------------------------------------------------------------------------------------
-def walk(*roots: Expr) -> Iterator[Expr]:
-    """Every expression below, operands first, each once."""
+def walk(*roots: Expr, operands: Callable[[Expr], tuple[Expr, ...]] = lambda expr: expr.args) -> Iterator[Expr]:
+    """Every expression below, operands first, each once; operands: which of an expression's are followed."""
     seen: set[int] = set()
     todo: list[tuple[Expr, bool]] = [(r, False) for r in reversed(roots)]
     while todo:
@@ -255,7 +255,7 @@ def walk(*roots: Expr) -> Iterator[Expr]:
         elif id(expr) not in seen:
             seen.add(id(expr))
             todo.append((expr, True))
-            todo += [(a, False) for a in reversed(expr.args)]
+            todo += [(a, False) for a in reversed(operands(expr))]
 
 
 def rewrite(root: Expr, change: Callable[[Expr], Expr | None], memo: dict[int, Expr] | None = None) -> Expr:

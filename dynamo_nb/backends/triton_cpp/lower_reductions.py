@@ -15,7 +15,7 @@ from .exprs import ONE, ZERO, Exprs, floordiv
 from .graph import GraphLowering, NotLowered, lowers
 from .ir import DType, Expr
 from .lower_pointwise import supported
-from .tensors import LazyTensor, from_buffer, product, variable, variables
+from .tensors import LazyTensor, from_buffer, product, variable
 
 aten = torch.ops.aten
 prims = torch.ops.prims
@@ -207,46 +207,60 @@ def softmax(g: GraphLowering, x: LazyTensor, dim: int, half_to_float: Any = Fals
 
 
 # -- norms ------------------------------------------------------------------------------------------------
+def _normalized(g: GraphLowering, x: LazyTensor, dims: list[int], eps: float) -> tuple[LazyTensor, LazyTensor, LazyTensor, LazyTensor]:
+    """x moved and scaled to mean 0 and variance 1 over the dimensions; the mean, 1 / sqrt(variance + eps), the variance."""
+    variance, middle = moments(g, x, dims, 0)
+    scale = g.realized(mapped("rsqrt", zipped("add", variance, eps)))
+    return zipped("mul", zipped("sub", x, middle), scale), middle, scale, variance
+
+
+def _affine(x: LazyTensor, weight: LazyTensor | None, bias: LazyTensor | None) -> LazyTensor:
+    if weight is not None:
+        x = zipped("mul", x, weight)
+    return x if bias is None else zipped("add", x, bias)
+
+
+def _parameter(p: LazyTensor | None, dtype: DType) -> LazyTensor | None:
+    return None if p is None else cast(p, dtype)
+
+
+def _one_type(x: LazyTensor, *parameters: LazyTensor | None) -> None:
+    if any(p is not None and p.dtype is not x.dtype for p in parameters):
+        raise NotLowered("a norm with parameters of another type")
+
+
 @lowers(aten.native_layer_norm.default)
 def native_layer_norm(g: GraphLowering, x: LazyTensor, shape: Sequence[Any], weight: Any, bias: Any, eps: float) -> tuple[LazyTensor, ...]:
     dims = list(range(x.ndim - len(shape), x.ndim))
-    if any(p is not None and p.dtype is not x.dtype for p in (weight, bias)):
-        raise NotLowered("layer_norm with parameters of another type")
+    _one_type(x, weight, bias)
     work = compute_type(x.dtype)
-    values = cast(x, work)
-    variance, middle = moments(g, values, dims, 0)
-    scale = g.realized(mapped("rsqrt", zipped("add", variance, eps)))
-    out = zipped("mul", zipped("sub", values, middle), scale)
-    if weight is not None:
-        out = zipped("mul", out, cast(weight, work))
-    if bias is not None:
-        out = zipped("add", out, cast(bias, work))
+    out, middle, scale, _ = _normalized(g, cast(x, work), dims, eps)
+    out = _affine(out, _parameter(weight, work), _parameter(bias, work))
     _, mean_example, scale_example = g.node.meta["val"]
     return cast(out, x.dtype), cast(middle, supported(mean_example.dtype)), cast(scale, supported(scale_example.dtype))
 
 
-def _channels(x: LazyTensor, like: LazyTensor) -> LazyTensor:
+def _channels(x: LazyTensor | None, like: LazyTensor) -> LazyTensor | None:
     """A value a channel, over a tensor with the channels in its second dimension."""
-    return x.view((ONE, x.sizes[0], *(ONE for _ in range(like.ndim - 2))))
+    return x.view((ONE, x.sizes[0], *(ONE for _ in range(like.ndim - 2)))) if x is not None else None
+
+
+def _batch_norm_types(x: LazyTensor, *parameters: LazyTensor | None) -> None:
+    _one_type(x, *parameters)
+    if x.dtype in (DType.f16, DType.bf16) or x.ndim < 2:
+        raise NotLowered("batch_norm of half types")
 
 
 @lowers(aten._native_batch_norm_legit_functional.default)
 def native_batch_norm(
     g: GraphLowering, x: LazyTensor, weight: Any, bias: Any, running_mean: LazyTensor, running_var: LazyTensor, training: bool, momentum: float, eps: float,
 ) -> tuple[LazyTensor, ...]:
-    others = [p for p in (weight, bias, running_mean, running_var) if p is not None]
-    if any(p.dtype is not x.dtype for p in others) or x.dtype in (DType.f16, DType.bf16) or x.ndim < 2:
-        raise NotLowered("batch_norm of mixed types")
+    _batch_norm_types(x, weight, bias, running_mean, running_var)
     if not training:
         raise NotLowered("batch_norm by running statistics")
     dims = [d for d in range(x.ndim) if d != 1]
-    variance, middle = (g.realized(v) for v in moments(g, x, dims, 0))
-    scale = g.realized(mapped("rsqrt", zipped("add", variance, eps)))
-    out = zipped("mul", zipped("sub", x, middle), scale)
-    if weight is not None:
-        out = zipped("mul", out, _channels(weight, x))
-    if bias is not None:
-        out = zipped("add", out, _channels(bias, x))
+    out, middle, scale, variance = _normalized(g, x, dims, eps)
+    out = _affine(out, _channels(weight, x), _channels(bias, x))
     exprs, n = g.exprs, count(g.exprs, x, dims, x.dtype)
     unbiased = exprs.op("div", n, exprs.op("sub", n, exprs.const(1, x.dtype)))
     flat_mean, flat_var = middle.squeeze(dims), variance.squeeze(dims)
@@ -259,35 +273,27 @@ def batch_norm_no_training(
     g: GraphLowering, x: LazyTensor, weight: Any, bias: Any, running_mean: LazyTensor, running_var: LazyTensor, momentum: float, eps: float,
 ) -> tuple[LazyTensor, ...]:
     """One scale and one shift a channel, as eager computes them; nothing is saved."""
-    others = [p for p in (weight, bias, running_mean, running_var) if p is not None]
-    if any(p.dtype is not x.dtype for p in others) or x.dtype in (DType.f16, DType.bf16) or x.ndim < 2:
-        raise NotLowered("batch_norm of mixed types")
+    _batch_norm_types(x, weight, bias, running_mean, running_var)
     scale = zipped("div", running_var.with_value(g.exprs.const(1, x.dtype)), mapped("sqrt", zipped("add", running_var, eps)))
     if weight is not None:
         scale = zipped("mul", scale, weight)
     shift = mapped("neg", zipped("mul", running_mean, scale))
     if bias is not None:
         shift = zipped("add", bias, shift)
-    out = zipped("add", zipped("mul", x, _channels(scale, x)), _channels(shift, x))
+    out = _affine(x, _channels(scale, x), _channels(shift, x))
     nothing = [LazyTensor(g.exprs, (ZERO,), x.dtype, x.device, g.exprs.const(0, x.dtype)) for _ in range(2)]
     return out, *nothing
 
 
 @lowers(aten.native_group_norm.default)
 def native_group_norm(g: GraphLowering, x: LazyTensor, weight: Any, bias: Any, n: Any, c: Any, hw: Any, groups: int, eps: float) -> tuple[LazyTensor, ...]:
-    if any(p is not None and p.dtype is not x.dtype for p in (weight, bias)):
-        raise NotLowered("group_norm with parameters of another type")
+    _one_type(x, weight, bias)
     rows, per_group = x.sizes[0], floordiv(x.sizes[1], sympy.Integer(groups))
     work = compute_type(x.dtype)
     values = cast(x, work).view((rows, sympy.Integer(groups), per_group * product(x.sizes[2:])))
     _not_empty(values, [2])
-    variance, middle = moments(g, values, [2], 0)
-    scale = g.realized(mapped("rsqrt", zipped("add", variance, eps)))
-    out = zipped("mul", zipped("sub", values, middle), scale).view(x.sizes)
-    if weight is not None:
-        out = zipped("mul", out, cast(_channels(weight, x), work))
-    if bias is not None:
-        out = zipped("add", out, cast(_channels(bias, x), work))
+    out, middle, scale, _ = _normalized(g, values, [2], eps)
+    out = _affine(out.view(x.sizes), *(_parameter(_channels(p, x), work) for p in (weight, bias)))
     _, mean_example, scale_example = g.node.meta["val"]
     return cast(out, x.dtype), cast(middle.squeeze([2]), supported(mean_example.dtype)), cast(scale.squeeze([2]), supported(scale_example.dtype))
 
@@ -295,5 +301,3 @@ def native_group_norm(g: GraphLowering, x: LazyTensor, weight: Any, bias: Any, n
 def _moved(old: LazyTensor, new: LazyTensor, momentum: float) -> LazyTensor:
     return zipped("add", zipped("mul", new, momentum), zipped("mul", old, 1 - momentum))
 
-
-__all__ = ["fold", "moments", "variables"]
