@@ -20,6 +20,7 @@ def reset() -> None:
     """Forget every compiled frame, count and warning; the next call of a compiled function compiles anew."""
     with native.compile_lock():
         native.reset_all()
+        native.pool_clear()
         state.reset()
         assemble.clear_cache()
         parents.clear()

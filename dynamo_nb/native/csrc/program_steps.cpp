@@ -31,7 +31,9 @@ struct AllocStep : Step {
     void run(Frame &frame) const override
     {
         Ints size_room, stride_room;
-        frame.set(slot, at::detail::empty_strided_cpu(sizes.at(frame.ints, size_room), strides.at(frame.ints, stride_room), dtype));
+        constexpr c10::DispatchKeySet cpu(c10::DispatchKey::CPU);
+        frame.set(slot, at::detail::empty_strided_generic(sizes.at(frame.ints, size_room), strides.at(frame.ints, stride_room), program_allocator(),
+                                                          cpu, dtype));
     }
 };
 
