@@ -418,7 +418,7 @@ def _call_backend(frame: ConvertFrame, recorder: Any, name: str, record: Compile
     if not callable(compiled):
         raise BackendCompilerFailed(options.name, TypeError(f"a backend must return a callable, not {type(compiled).__name__}"))
     record.graphs.append(dataclasses.replace(graph_record, seconds=state.times["backend"][-1], generated=getattr(compiled, "generated_code", "") or ""))
-    return compiled
+    return getattr(compiled, "entry", compiled)
 
 
 def _graph_failed(err: BaseException, seen: Any) -> None:
