@@ -13,6 +13,7 @@ import sympy
 import torch
 
 from .emit import below
+from .exprs import Read
 from .graph import EXPENSIVE, GraphLowering, NotLowered, lowers
 from .ir import Const, DType, Expr, Index, Op, walk
 from .lower_reductions import cast
@@ -32,11 +33,12 @@ class Indices:
             raise NotLowered(f"an index of type {tensor.dtype.value}")
         if tensor.device != x.device:
             raise NotLowered("an index on another device")
-        if any(isinstance(e, Op) and e.name in EXPENSIVE for e in walk(tensor.value)):
-            tensor = g.realized(tensor)
         self.g, self.size, self.wraps = g, size, wraps
+        self.certain = _in_bounds(tensor, size)
+        parts = list(walk(tensor.value))
+        if not self.certain and not any(isinstance(e, Read) for e in parts) or any(isinstance(e, Op) and e.name in EXPENSIVE for e in parts):
+            tensor = g.realized(tensor)     # a check is a kernel that reads
         value = cast(tensor, DType.i64)
-        self.certain = _in_bounds(value, size)
         self.places = value if self.certain or not wraps else value.with_value(self._wrapped(value.value))
 
     def _wrapped(self, value: Expr) -> Expr:
@@ -62,8 +64,11 @@ class Indices:
 
 
 def _in_bounds(tensor: LazyTensor, size: sympy.Expr) -> bool:
-    """Are all values in [0, size) for sure? As those of arange are."""
+    """Are all values in [0, size) for sure? As those of arange are, and remainders."""
     value = tensor.value
+    if isinstance(value, Op) and value.name == "mod" and isinstance(value.operands[1], Const):
+        divisor = value.operands[1].value
+        return bool(divisor > 0 and (size - divisor).is_nonnegative)
     if isinstance(value, Const):
         return bool(value.value >= 0 and (size - value.value).is_positive)
     return isinstance(value, Index) and below(value.expr, size, dict(zip(variables(tensor.ndim), tensor.sizes, strict=True)))
