@@ -74,6 +74,9 @@ class Program:
       ("kernel", address, slots, ints, count, grain)  void k(void *const *pointers, const int64_t *ints, int64_t begin, int64_t end):
           over [0, count), split among torch's intra-op threads as at::parallel_for does where count > grain; not called for 0.
           pointers: the slots' data; ints: values of int expressions
+      ("checked", address, slots, ints, count, grain, errors)  the same, with a last pointer to three integers, all 0, for each of
+          errors, ("IndexError" or "RuntimeError", text): where a kernel sets the first, this is raised, the second in place of
+          "{index}", the third of "{size}"
       ("aten", name, overload, args, outs)            an operator, by its schema: all arguments in order, keyword-only ones too.
           args: ("t", slot), ("i", k), constants, lists of these; outs, one per returned value: a slot, a tuple of slots for
           Tensor[], ("i", k) for an integer, None to drop it

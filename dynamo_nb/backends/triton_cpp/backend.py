@@ -21,7 +21,7 @@ from ...core.logs import ALWAYS, artifact_logger
 from ...core.settings import raises_internal_errors, settings
 from ...native import Program, pool_limit
 from ..aot import aot_compile, boxed, decompositions, run_as_is
-from . import cpp_build, cpp_printer, lower_pointwise, lower_reductions, lower_views  # noqa: F401  (the lowerings register themselves)
+from . import cpp_build, cpp_printer, lower_indexing, lower_pointwise, lower_reductions, lower_views  # noqa: F401  (the lowerings register themselves)
 from .assemble import Assembler, Integers, Measure, needed_after
 from .cpp_exprs import IndexPrinter
 from .emit import Emitter

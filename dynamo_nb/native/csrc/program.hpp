@@ -128,6 +128,7 @@ std::string type_name(PyObject *object);
 StepPtr make_ints_step(Builder &builder, PyObject *form);
 StepPtr make_alloc_step(Builder &builder, PyObject *form);
 StepPtr make_kernel_step(Builder &builder, PyObject *form);
+StepPtr make_checked_step(Builder &builder, PyObject *form);
 StepPtr make_view_step(Builder &builder, PyObject *form);
 StepPtr make_same_step(Builder &builder, PyObject *form);
 StepPtr make_layout_step(Builder &builder, PyObject *form);
