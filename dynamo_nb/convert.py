@@ -417,7 +417,8 @@ def _call_backend(frame: ConvertFrame, recorder: Any, name: str, record: Compile
     logs["dynamo"].info("Step 2: done compiler function %s", options.name)
     if not callable(compiled):
         raise BackendCompilerFailed(options.name, TypeError(f"a backend must return a callable, not {type(compiled).__name__}"))
-    record.graphs.append(dataclasses.replace(graph_record, seconds=state.times["backend"][-1], generated=getattr(compiled, "generated_code", "") or ""))
+    text, parts = getattr(compiled, "generated_code", "") or "", getattr(compiled, "generated_graphs", ())
+    record.graphs.append(dataclasses.replace(graph_record, seconds=state.times["backend"][-1], generated=text, parts=parts))
     return getattr(compiled, "entry", compiled)
 
 

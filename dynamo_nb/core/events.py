@@ -2,7 +2,8 @@
 
 An event is a kind and a record. Kinds: `compile_start`, `stage` (a stage of a running compile ended),
 `compile_end`, `recompile`, `break`, `skip`, `limit` (recompile limit reached), `run_failed` (a graph
-raised at run time and the original bytecode took over), `reset`.
+raised at run time and the original bytecode took over), `generated` (a code generator is done with an ATen graph:
+`generated.Generated`; a backward graph's comes with the first backward()), `reset`.
 """
 
 from __future__ import annotations

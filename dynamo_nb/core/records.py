@@ -7,16 +7,10 @@ widgets, so it must outlive everything it describes without keeping any of it al
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
-
-@dataclasses.dataclass(frozen=True)
-class Location:
-    """A place in the user's source; `line` is 1-based, 0 where unknown."""
-
-    file: str
-    line: int
-    function: str
-    text: str = ""
+from .generated import Generated
+from .location import Location
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +35,7 @@ class GraphRecord:
     backend: str
     seconds: float = 0.0       # spent in the backend
     generated: str = ""        # generated source of the backend, where it has one
+    parts: Sequence[Generated] = ()     # what a code generator made, one an ATen graph; grows when a backward graph is compiled
 
 
 @dataclasses.dataclass(frozen=True)

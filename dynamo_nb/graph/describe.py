@@ -70,7 +70,8 @@ def graph_record(gm: torch.fx.GraphModule, name: str, backend: str, recorder: An
         value = node.meta.get("example_value")
         shape, dtype = (str(list(value.shape)), str(value.dtype)) if isinstance(value, torch.Tensor) else ("", "")
         target = node.target if isinstance(node.target, str) else getattr(node.target, "__qualname__", None) or str(node.target)
-        nodes.append(NodeRecord(node.name, node.op, target, tuple(n.name for n in node.all_input_nodes), shape, dtype, _node_location(node), ""))
+        place = node.meta["location"] = _node_location(node)      # for backends that report by line
+        nodes.append(NodeRecord(node.name, node.op, target, tuple(n.name for n in node.all_input_nodes), shape, dtype, place, ""))
     return GraphRecord(name, gm.print_readable(print_output=False), tuple(nodes), backend)
 
 

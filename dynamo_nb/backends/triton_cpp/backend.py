@@ -6,7 +6,6 @@ compiler falls back to ATen operator by operator; the reason stands in the repor
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import os
@@ -23,38 +22,28 @@ from ...native import Program, pool_limit
 from ..aot import aot_compile, boxed, decompositions, run_as_is
 from . import cpp_build, cpp_printer, lower_indexing, lower_pointwise, lower_reductions, lower_views  # noqa: F401  (the lowerings register themselves)
 from .assemble import Assembler, Integers, Measure, needed_after
+from .compiled import CompiledGraph, hints_of
 from .cpp_exprs import IndexPrinter
 from .emit import Emitter
+from .fates import fates
 from .graph import AtenCall, GraphLowering, LoweredGraph, NotLowered
 from .ir import Kernel
+from .provenance import Provenance
 from .schedule import Group, Schedule, Scheduler
 
 log = artifact_logger("output_code")
 
 
-@dataclasses.dataclass
-class CompiledGraph:
-    """What became of one ATen graph: for `explain`, logs and reports."""
+def compile_graph(
+    gm: torch.fx.GraphModule, inputs: list[Any], seen: list[CompiledGraph] | None = None, codegen: str = "", role: str = "",
+    provenance: Provenance | None = None,
+) -> Any:
+    """An AOTAutograd compiler: a boxed callable for an ATen graph; what became of it is added to `seen`.
 
-    kernels: list[Kernel]
-    aten: list[tuple[str, str]]         # (operator, why it isn't generated)
-    decisions: list[str]
-    source: str
-    seconds: dict[str, float]
-    why: str = ""                       # why nothing was generated
-
-    def text(self) -> str:
-        """The loop IR of the kernels, what is left to ATen, and the C++ source."""
-        if self.why:
-            return f"nothing generated: {self.why}"
-        calls = [f"aten: {name} ({why})" for name, why in self.aten]
-        return "\n\n".join(part for part in ("\n".join(map(str, self.kernels)), "\n".join(calls), self.source) if part)
-
-
-def compile_graph(gm: torch.fx.GraphModule, inputs: list[Any], seen: list[CompiledGraph] | None = None, codegen: str = "") -> Any:
-    """An AOTAutograd compiler: a boxed callable for an ATen graph; what became of it is added to `seen`."""
+    role: forward, backward or inference; provenance: of the captured graph. Both are for reports.
+    """
     try:
-        run, compiled = _generate(gm, codegen)
+        run, compiled = _generate(gm, codegen, provenance or Provenance())
     except Exception as err:
         if not isinstance(err, NotLowered):
             if raises_internal_errors():
@@ -62,6 +51,7 @@ def compile_graph(gm: torch.fx.GraphModule, inputs: list[Any], seen: list[Compil
             ALWAYS.warning("triton_cpp leaves a graph to ATen: %s: %s (please report; DYNAMO_NB_RAISE_INTERNAL=1 raises it)", type(err).__name__, err)
         why = str(err) if isinstance(err, NotLowered) else f"internal error, {type(err).__name__}: {err}"
         run, compiled = boxed(run_as_is(gm, inputs)), CompiledGraph([], [], [], "", {}, why)
+    compiled.role = role
     if seen is not None:
         seen.append(compiled)
     if log.isEnabledFor(20):
@@ -70,9 +60,10 @@ def compile_graph(gm: torch.fx.GraphModule, inputs: list[Any], seen: list[Compil
     return run
 
 
-def _generate(gm: torch.fx.GraphModule, codegen: str) -> tuple[Any, CompiledGraph]:
+def _generate(gm: torch.fx.GraphModule, codegen: str, provenance: Provenance) -> tuple[Any, CompiledGraph]:
     clock = [time.perf_counter()]
-    lowered = GraphLowering(gm).run()
+    lowering = GraphLowering(gm)
+    lowered = lowering.run()
     make = _writer(lowered, codegen)
     clock.append(time.perf_counter())
     schedule = Scheduler(lowered).run()
@@ -82,7 +73,9 @@ def _generate(gm: torch.fx.GraphModule, codegen: str) -> tuple[Any, CompiledGrap
     clock.append(time.perf_counter())
     seconds = dict(zip(("lower", "schedule", "build"), (b - a for a, b in itertools.pairwise(clock)), strict=True))
     aten = [(str(s.target), s.why) for s in schedule.steps if isinstance(s, AtenCall)]
-    return program, CompiledGraph(list(kernels.values()), aten, schedule.decisions, source, seconds)
+    nodes = fates(gm, lowering, schedule, kernels, provenance)
+    language = "Triton" if make is _triton else "C++"
+    return program, CompiledGraph(list(kernels.values()), aten, schedule.decisions, source, seconds, "", nodes, hints_of(gm), language=language)
 
 
 def _writer(lowered: LoweredGraph, codegen: str) -> Any:
@@ -174,7 +167,8 @@ def triton_cpp(gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inpu
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     seen: list[CompiledGraph] = []
-    compiler = functools.partial(compile_graph, seen=seen, codegen=options.get("codegen", ""))
-    run = aot_compile(gm, example_inputs, fake_inputs, fw_compiler=compiler, decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition)
-    run.generated_code = "\n\n".join(graph.text() for graph in seen)  # type: ignore[attr-defined]
+    compiler = functools.partial(compile_graph, seen=seen, codegen=options.get("codegen", ""), provenance=Provenance(gm))
+    roles = {f"{short}_compiler": functools.partial(compiler, role=role) for short, role in (("fw", "forward"), ("bw", "backward"), ("inference", "inference"))}
+    run = aot_compile(gm, example_inputs, fake_inputs, **roles, decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition)
+    run.generated_graphs = seen  # type: ignore[attr-defined]
     return run
