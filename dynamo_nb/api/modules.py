@@ -7,10 +7,12 @@ Its class is a subclass made on the fly that only changes how the object is call
 from __future__ import annotations
 
 import copy
+import types
 import weakref
 from typing import Any
 
 import torch
+import torch.nn.modules.module as nn_module
 
 from .. import native
 
@@ -67,7 +69,7 @@ def _class_for(cls: type, region: Any) -> type:
     if made is None or made._region is not region:
         plain_forward = getattr(cls, "forward", None)
         namespace = {
-            "_original_class": cls, "_region": region, "__module__": cls.__module__, "__qualname__": cls.__qualname__,
+            "__slots__": ("_dynamo_nb_view",), "_original_class": cls, "_region": region, "__module__": cls.__module__, "__qualname__": cls.__qualname__,
             "_compiled_call": _CompiledCall(plain_forward, region), "__doc__": cls.__doc__,
         }
         made = type(cls)(cls.__name__, (CompiledModuleMixin, cls), namespace)
@@ -85,17 +87,27 @@ class _CompiledCall:
     def __init__(self, forward: Any, region: Any) -> None:
         self.region = region
         self.forwards: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self.usual: tuple[Any, Any] = (None, None)      # the class's forward and what it became
 
     def __call__(self, module: Any, *args: Any, **kwargs: Any) -> Any:
+        cls, table = type(module)._original_class, module.__dict__
+        usual, compiled = self.usual
+        if usual is not None and cls.forward is usual and "forward" not in table and not _has_hooks(table) and cls.__call__ is nn_module.Module.__call__:
+            return compiled(module._dynamo_nb_view, *args, **kwargs)
+        return self._unusual(module, args, kwargs)
+
+    def _unusual(self, module: Any, args: Any, kwargs: Any) -> Any:
         forward = module.__dict__.get("forward") or type(module)._original_class.forward
         fn = getattr(forward, "__func__", forward)
         compiled = self._compiled(fn)
-        if _has_hooks(module) or type(module)._original_class.__call__ is not torch.nn.Module.__call__:
+        if _has_hooks(module.__dict__) or type(module)._original_class.__call__ is not nn_module.Module.__call__:
             return self._with_hooks(module, args, kwargs)
         if "forward" in module.__dict__:
             bound = getattr(forward, "__self__", None)
             return compiled(bound, *args, **kwargs) if bound is not None else compiled(*args, **kwargs)
-        return compiled(_view(module), *args, **kwargs)
+        if isinstance(forward, types.FunctionType):
+            self.usual = (forward, compiled)
+        return compiled(module._dynamo_nb_view, *args, **kwargs)
 
     def _compiled(self, fn: Any) -> Any:
         from .compile import wrap
@@ -114,33 +126,19 @@ class _CompiledCall:
         call = self.forwards.get(_call_whole)
         if call is None:
             call = self.forwards[_call_whole] = wrap(_call_whole, self.region)
-        return call(_view(module), args, kwargs)
+        return call(module._dynamo_nb_view, args, kwargs)
 
 
 def _call_whole(module: Any, args: Any, kwargs: Any) -> Any:
     return module(*args, **kwargs)
 
 
-def _view(module: Any) -> Any:
-    """The eager module over the same `__dict__`; one object as long as the compiled one lives."""
-    view = _views.get(module)
-    if view is None:
-        view = module._original()
-        _views[module] = view
-    return view
-
-
-_views: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-
-
-def _has_hooks(module: Any) -> bool:
-    table = module.__dict__
+def _has_hooks(table: dict[str, Any]) -> bool:
+    """Has a module of this `__dict__` hooks, or have all modules?"""
     return bool(
         table.get("_forward_hooks") or table.get("_forward_pre_hooks") or table.get("_backward_hooks") or table.get("_backward_pre_hooks")
-        or any(
-            getattr(torch.nn.modules.module, n)
-            for n in ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
-        )
+        or nn_module._global_forward_hooks or nn_module._global_forward_pre_hooks  # type: ignore[attr-defined]
+        or nn_module._global_backward_hooks or nn_module._global_backward_pre_hooks  # type: ignore[attr-defined]
     )
 
 
@@ -150,7 +148,7 @@ def compile_module(module: torch.nn.Module, region: Any) -> Any:
         module = module._original()  # type: ignore[operator]
     made: Any = object.__new__(_class_for(type(module), region))
     object.__setattr__(made, "__dict__", module.__dict__)
-    _views[made] = module
+    type(made)._dynamo_nb_view.__set__(made, module)
     return made
 
 

@@ -30,6 +30,7 @@ class Direct:
     """A compiled graph without gradients. `entry` is what callers that need no attributes may call."""
 
     generated_code = ""
+    generated_graphs: Any = ()
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -43,6 +44,7 @@ class Trained:
     """A compiled graph with gradients: the wrapper until there is a backward, then an autograd Function of its own."""
 
     generated_code = ""
+    generated_graphs: Any = ()
 
     def __init__(self, full: Run, made: Made, meta: Any) -> None:
         self.full, self.made, self.meta = full, made, meta
@@ -91,8 +93,8 @@ def _nothing_to_do(meta: Any, inputs: int) -> bool:
 
 def autograd_function(made: Made, meta: Any) -> Run:
     """`apply` of a Function whose forward and backward are the two compiled graphs."""
-    forward, backward = made.forward, made.backward
-    assert forward is not None and backward is not None
+    forward: Any = made.forward
+    backward: Any = made.backward
     returns, tensors, symbols = meta.num_forward_returns, meta.tensors_saved_for_backwards_slice, meta.symints_saved_for_backwards_slice
     constant = [i for i, info in enumerate(meta.output_info) if issubclass(info.raw_type, torch.Tensor) and not info.requires_grad]
     tangents = [(i, layout) for i, layout in zip(_with_tangents(meta), meta.subclass_tangent_meta, strict=True)]

@@ -26,6 +26,7 @@ from . import effects_code
 from .codegen import PyCodegen
 from .passes import eliminate_dead_code, unused_placeholders
 from .reach import Reach
+from .sources import shared_bases
 
 
 def versions(*tensors: Any) -> tuple[tuple[Any, int], ...]:
@@ -119,11 +120,13 @@ class OutputGraph:
         self.installed[name] = compiled
         seen = self._note_versions()
         start = cg.nop()
+        shared = self._load_shared([entry.source for entry in recorder.inputs])
         cg.push_callable(compiled)
         for entry in recorder.inputs:
             cg.load_source(entry.source)
         cg.call(len(recorder.inputs))
         end = cg.nop()
+        self._forget(shared)
         self._rerun_on_error(start, end, seen)
         if not outputs:
             cg.emit("POP_TOP")
@@ -131,6 +134,22 @@ class OutputGraph:
         cg.emit("UNPACK_SEQUENCE", len(outputs))
         for value in outputs:
             cg.env[value] = cg.store_temp()
+
+    def _load_shared(self, sources: list[Any]) -> list[Any]:
+        """Read what several inputs are reached through, such as a module's dict of parameters, once."""
+        cg, shared = self.cg, []
+        for source in shared_bases(sources):
+            if source not in cg.source_env:
+                cg.load_source(source)
+                cg.source_env[source] = cg.store_temp()
+                shared.append(source)
+        return shared
+
+    def _forget(self, shared: list[Any]) -> None:
+        """What was read for the call alone keeps nothing alive."""
+        for source in shared:
+            self.cg.load_const(None)
+            self.cg.emit("STORE_FAST", argval=self.cg.source_env.pop(source))
 
     def _note_versions(self) -> str | None:
         """Keep the versions of the tensors that the graph writes: they tell whether a failed graph had begun to."""

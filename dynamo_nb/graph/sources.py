@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import source as s
 from ..cpython.instruction import call_function, load_attr, load_global
+from ..native import dict_item, sequence_item
 
 if TYPE_CHECKING:
     from .codegen import PyCodegen
@@ -29,6 +30,20 @@ def emit(cg: PyCodegen, source: s.Source) -> None:
     except KeyError:
         raise TypeError(f"no bytecode for {type(source).__name__} ({source.name}): register it in graph/sources.py") from None
     write(cg, source)
+
+
+def shared_bases(found: list[s.Source]) -> list[s.Source]:
+    """What several of the sources are reached through, outer ones first; locals aside, which cost nothing to read."""
+    children: dict[s.Source, set[s.Source]] = {}
+    order: dict[s.Source, None] = {}
+    for source in found:
+        chain = []
+        while isinstance(source, s.ChainedSource):
+            children.setdefault(source.base, set()).add(source)
+            chain.append(source.base)
+            source = source.base
+        order.update(dict.fromkeys(reversed(chain)))
+    return [base for base in order if len(children[base]) > 1 and isinstance(base, s.ChainedSource)]
 
 
 @reads(s.LocalSource)
@@ -111,17 +126,6 @@ def _mro(cg: PyCodegen, source: s.TypeMROSource) -> None:
     cg.emit("BINARY_SUBSCR")
 
 
-def _item(container: Any, index: int) -> Any:
-    for cls in (list, tuple):
-        if isinstance(container, cls):
-            return cls.__getitem__(container, index)
-    return container[index]
-
-
-def _dict_item(mapping: Any, key: Any) -> Any:
-    return dict.__getitem__(mapping, key) if isinstance(mapping, dict) else mapping[key]
-
-
 def _key(mapping: Any, index: int) -> Any:
     return list(dict.keys(mapping))[index]
 
@@ -132,12 +136,12 @@ def _value(mapping: Any, index: int) -> Any:
 
 @reads(s.GetItemSource)
 def _getitem(cg: PyCodegen, source: s.GetItemSource) -> None:
-    _call_on(cg, _item, source.base, source.index)
+    _call_on(cg, sequence_item, source.base, source.index)
 
 
 @reads(s.DictGetItemSource)
 def _dict_getitem(cg: PyCodegen, source: s.DictGetItemSource) -> None:
-    _call_on(cg, _dict_item, source.base, source.key)
+    _call_on(cg, dict_item, source.base, source.key)
 
 
 @reads(s.DictKeySource)

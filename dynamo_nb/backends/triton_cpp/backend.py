@@ -125,7 +125,8 @@ def _program(lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kerne
     pool_limit(min(settings.buffer_pool_mb << 20, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8))
     program = Program(assembler.inputs(), len(assembler.slots), len(assembler.integers.places), steps, assembler.outputs())
     absent = [i for i, value in enumerate(lowered.inputs) if value is None]
-    return Runner(program, [t for _, t in lowered.constants], library, absent, list(assembler.integers.measured.values())), source
+    constants, measured = [t for _, t in lowered.constants], list(assembler.integers.measured.values())
+    return Runner(program, constants, absent, measured) if constants or absent or measured else program, source
 
 
 def derived_function(integers: Integers) -> str:
@@ -138,15 +139,15 @@ def derived_function(integers: Integers) -> str:
 
 
 class Runner:
-    """A program with what it needs to live: constants of the graph, the loaded library.
+    """A program whose arguments aren't just the call's: the graph's constants join them.
 
-    absent: places of arguments that are always None. measured: sizes and strides of arguments that the program takes as integers.
+    absent: places of arguments that are always None, and go. measured: sizes and strides of arguments that the program takes as integers.
     """
 
     _boxed_call = True
 
-    def __init__(self, program: Any, constants: list[torch.Tensor], library: Any, absent: list[int], measured: list[Measure]) -> None:
-        self.program, self.constants, self.library, self.absent, self.measured = program, constants, library, absent, measured
+    def __init__(self, program: Any, constants: list[torch.Tensor], absent: list[int], measured: list[Measure]) -> None:
+        self.program, self.constants, self.absent, self.measured = program, constants, absent, measured
 
     def __call__(self, args: list[Any]) -> Any:
         sizes = [getattr(args[i], part)(dim) for i, part, dim in self.measured] if self.measured else ()

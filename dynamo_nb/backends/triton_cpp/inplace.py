@@ -17,7 +17,7 @@ import torch.fx
 from .graph import is_view
 
 aten = torch.ops.aten
-IN_PLACE = {
+IN_PLACE: dict[Any, Any] = {
     aten.index_put.default: aten.index_put_.default, aten.scatter.src: aten.scatter_.src, aten.scatter.value: aten.scatter_.value,
     aten.masked_scatter.default: aten.masked_scatter_.default, aten.index_fill.int_Scalar: aten.index_fill_.int_Scalar,
     aten.index_copy.default: aten.index_copy_.default,
