@@ -419,7 +419,7 @@ def _call_backend(frame: ConvertFrame, recorder: Any, name: str, record: Compile
         raise BackendCompilerFailed(options.name, TypeError(f"a backend must return a callable, not {type(compiled).__name__}"))
     text, parts = getattr(compiled, "generated_code", "") or "", getattr(compiled, "generated_graphs", ())
     record.graphs.append(dataclasses.replace(graph_record, seconds=state.times["backend"][-1], generated=text, parts=parts))
-    return compiled
+    return getattr(compiled, "entry", compiled)
 
 
 def _graph_failed(err: BaseException, seen: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from .. import native
-from ..backends.registry import list_backends, lookup_backend
+from ..backends.registry import DEFAULT_BACKEND, list_backends, lookup_backend
 from ..convert import ConvertFrame
 from ..core.options import CompileOptions
 from .modules import compile_module
@@ -72,7 +72,7 @@ def make_options(backend: Any, mode: str | None, options: dict[str, Any] | None,
 
 
 def compile(
-    model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: str | Callable[..., Any] = "aot_eager",
+    model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None, backend: str | Callable[..., Any] = DEFAULT_BACKEND,
     mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, name: str | None = None,
 ) -> Any:
     """Compile a function, method or nn.Module; the counterpart of torch.compile.

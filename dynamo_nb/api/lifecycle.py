@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from .. import native
+from ..backends.registry import DEFAULT_BACKEND
 from ..core import events
 from ..core.state import state
 from ..cpython import assemble
@@ -20,6 +21,7 @@ def reset() -> None:
     """Forget every compiled frame, count and warning; the next call of a compiled function compiles anew."""
     with native.compile_lock():
         native.reset_all()
+        native.pool_clear()
         state.reset()
         assemble.clear_cache()
         parents.clear()
@@ -50,7 +52,7 @@ class OptimizeContext:
         self.regions.pop().exit()
 
 
-def optimize(backend: Any = "aot_eager", *, nopython: bool = False, dynamic: bool | None = None, disable: bool = False, **_: Any) -> OptimizeContext:
+def optimize(backend: Any = DEFAULT_BACKEND, *, nopython: bool = False, dynamic: bool | None = None, disable: bool = False, **_: Any) -> OptimizeContext:
     """`optimize(backend)(fn)`, or `with optimize(backend): …`: the form of 2022; nopython is fullgraph."""
     return OptimizeContext({"backend": backend, "fullgraph": nopython, "dynamic": dynamic, "disable": disable})
 

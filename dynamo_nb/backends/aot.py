@@ -16,6 +16,7 @@ import torch
 import torch.fx
 
 from ..core.logs import artifact_logger
+from .lean import Made, shortened
 from .registry import register_builtin
 
 Compiler = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
@@ -41,12 +42,16 @@ def boxed(fn: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _logged(name: str, compiler: Compiler) -> Any:
+def _logged(name: str, compiler: Compiler, made: Made) -> Any:
     def compile_graph(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         if log.isEnabledFor(logging.INFO):
             log.info("TRACED GRAPH\n ===== %s graph =====\n%s", name, gm.print_readable(print_output=False))
+        if name == "Backward":
+            made.gradients = tuple(v is not None for v in next(reversed(gm.graph.nodes)).args[0])  # type: ignore[union-attr]
         out = compiler(gm, inputs)
-        return out if getattr(out, "_boxed_call", False) else boxed(out)
+        out = out if getattr(out, "_boxed_call", False) else boxed(out)
+        setattr(made, name.lower(), out)
+        return out
 
     return compile_graph
 
@@ -63,17 +68,20 @@ def aot_compile(
     from torch._functorch.aot_autograd import aot_module_simplified
     from torch._guards import TracingContext, tracing
 
-    fake_mode = _fake_mode(fake_inputs)
+    fake_mode, made = _fake_mode(fake_inputs), Made()
     options: dict[str, Any] = {"decompositions": decompositions} if decompositions is not None else {}
     if partition_fn is not None:
         options["partition_fn"] = partition_fn
     with tracing(TracingContext(fake_mode)) if fake_mode is not None else contextlib.nullcontext():     # else the caller's, torch._dynamo's say
         compiled = aot_module_simplified(
-            gm, fake_inputs if fake_inputs is not None else example_inputs, fw_compiler=_logged("Forward", fw_compiler),
-            bw_compiler=_logged("Backward", bw_compiler or fw_compiler), inference_compiler=_logged("Inference", inference_compiler or fw_compiler),
+            gm, fake_inputs if fake_inputs is not None else example_inputs, fw_compiler=_logged("Forward", fw_compiler, made),
+            bw_compiler=_logged("Backward", bw_compiler or fw_compiler, made), inference_compiler=_logged("Inference", inference_compiler or fw_compiler, made),
             keep_inference_input_mutations=True, **options,
         )
-    return compiled
+        meta = context.fw_metadata if (context := TracingContext.try_get()) is not None else None
+    if meta is not None:
+        meta.bw_donated_idxs = []       # no backward of ours writes into what was saved: retain_graph=True may come at any call
+    return shortened(compiled, made, meta, len(example_inputs)) if fake_mode is not None else compiled
 
 
 def _fake_mode(values: list[Any] | None) -> Any:

@@ -12,7 +12,7 @@ Backend = Callable[..., Any]
 _backends: dict[str, Backend] = {}
 _tags: dict[str, tuple[str, ...]] = {}
 _builtin: set[str] = set()
-DEFAULT_BACKEND = "aot_eager"
+DEFAULT_BACKEND = "triton_cpp"
 
 
 def register_backend(compiler_fn: Backend | None = None, name: str | None = None, tags: Iterable[str] = ()) -> Any:

@@ -53,6 +53,7 @@ def defaults() -> dict[str, Any]:
         "enable_trace_unittest": False,
         "enable_trace_load_build_class": False,
         "suppress_break_logs": False,
+        "buffer_pool_mb": 1024,      # free memory that generated code keeps for its next results; at most an eighth of the machine's
         "max_autotune": False,
         "cudagraphs": False,
         "debug_dir_root": "",

@@ -100,7 +100,7 @@ class Assembler:
 
     def with_addresses(self, address: Address) -> list[Any]:
         """The steps with functions by address."""
-        return [(step[0], address(step[1]), *step[2:]) if step[0] in ("ints", "kernel") else step for step in self.steps]
+        return [(step[0], address(step[1]), *step[2:]) if step[0] in ("ints", "kernel", "checked") else step for step in self.steps]
 
     def _kernel(self, kernel: Kernel) -> None:
         for name in kernel.writes:
@@ -110,7 +110,9 @@ class Assembler:
                 self.steps.append(("alloc", self.slot(b), b.dtype.torch, b.device, sizes, strides))
         count, grain = self.counts[kernel.name]
         slots = tuple(self.slot(n) for n in (*kernel.reads, *kernel.writes))
-        self.steps.append(("kernel", kernel.name, slots, self.integers.all(kernel.sizes), self.integers.of(count), self.integers.of(grain)))
+        parts = (kernel.name, slots, self.integers.all(kernel.sizes), self.integers.of(count), self.integers.of(grain))
+        errors = tuple(c.error for c in kernel.checks)
+        self.steps.append(("checked", *parts, errors) if errors else ("kernel", *parts))
 
     def _free(self, at: int) -> None:
         done = [n for n, last in self.schedule.last_use.items() if last == at and n in self.slots]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import time
 from typing import Any
 
@@ -16,10 +17,10 @@ import torch.fx
 
 from ...core import events
 from ...core.logs import ALWAYS, artifact_logger
-from ...core.settings import raises_internal_errors
-from ...native import Program
+from ...core.settings import raises_internal_errors, settings
+from ...native import Program, pool_limit
 from ..aot import aot_compile, boxed, decompositions, run_as_is
-from . import cpp_build, cpp_printer, lower_pointwise, lower_reductions, lower_views  # noqa: F401  (the lowerings register themselves)
+from . import cpp_build, cpp_printer, lower_indexing, lower_pointwise, lower_reductions, lower_views  # noqa: F401  (the lowerings register themselves)
 from .assemble import Assembler, Integers, Measure, needed_after
 from .compiled import CompiledGraph, hints_of
 from .cpp_exprs import IndexPrinter
@@ -119,6 +120,7 @@ def _program(lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kerne
         if library is None:
             raise NotLowered("no working C++ compiler")
     steps = assembler.with_addresses(library.address) if library is not None else assembler.steps
+    pool_limit(min(settings.buffer_pool_mb << 20, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8))
     program = Program(assembler.inputs(), len(assembler.slots), len(assembler.integers.places), steps, assembler.outputs())
     absent = [i for i, value in enumerate(lowered.inputs) if value is None]
     return Runner(program, [t for _, t in lowered.constants], library, absent, list(assembler.integers.measured.values())), source

@@ -15,7 +15,7 @@ import sympy
 from . import cpp_exprs as exprs
 from .cpp_body import Body, Memory, Value
 from .cpp_folds import Fold, Ref, better, fold_of, same
-from .ir import DType, Kernel, Load, Op, Phase, Reduce, Store, walk
+from .ir import Check, DType, Kernel, Load, Op, Phase, Reduce, Store, walk
 
 BLOCK = 4096          # elements of a part in one run of the vector loop
 ROWS = 32             # rows of a part in a strip
@@ -33,6 +33,11 @@ class Accumulator:
     fold: Fold
     name: str
     value: Value
+
+
+def check_name(number: int) -> str:
+    """The variable that holds the largest place a check has seen, as an unsigned number: those below 0 are the largest."""
+    return f"e{number}"
 
 
 def nest(kernel: Kernel, memory: Memory, symbols: dict[sympy.Symbol, str]) -> list[str]:
@@ -55,11 +60,19 @@ class _Nest:
         values = self.body.compute([s.value for s in phase.statements])
         self.accumulators: list[Accumulator] = []
         self.stores: list[str] = []
+        self.noted: list[str] = []
         for k, (s, v) in enumerate(zip(phase.statements, values, strict=True)):
             if isinstance(s, Reduce):
                 self.accumulators.append(Accumulator(s, fold_of(s, kernel.buffers[s.buffer].dtype), f"a{number}_{k}", v))
+            elif isinstance(s, Check):
+                name = check_name(kernel.checks.index(s))
+                self.noted.append(name)
+                self.stores.append(f"{name} = {name} > (u64){v.text} ? {name} : (u64){v.text};")
             else:
                 self.stores.append(self.store(s, v))
+
+    def simd(self, clauses: str = "") -> str:
+        return "#pragma omp simd" + clauses + "".join(f" reduction(max:{name})" for name in self.noted)
 
     def store(self, s: Store, value: Value) -> str:
         dtype = self.kernel.buffers[s.buffer].dtype
@@ -156,7 +169,7 @@ class _Nest:
 
     def plain_loop(self, joined: list[Accumulator], name: str, begin: str, end: str) -> list[str]:
         clauses = "".join(f" reduction({a.fold.operator}:{self.part(a)('')})" for a in joined)
-        return [f"#pragma omp simd{clauses}", f"for (i64 {name} = {begin}; {name} < {end}; {name}++) {{", *self.steps(joined), "}"]
+        return [self.simd(clauses), f"for (i64 {name} = {begin}; {name} < {end}; {name}++) {{", *self.steps(joined), "}"]
 
     def element_bytes(self, joined: list[Accumulator]) -> int:
         """Of the smallest elements in the loop: a vector of them has the most lanes."""
@@ -185,7 +198,7 @@ class _Nest:
         for c in copies:
             joins = [a.fold.join(f"{a.name}p{c}_{p}", f"(({a.name}v *){a.name}w)[{p}]") for a in joined for p in range(pieces[a.name])]
             body = [f"const i64 {name} = r + {c} * lanes + l;", *self.body.lines[-1], *self.stores, *fills]
-            out += ["{", *arrays, "#pragma omp simd", "for (i64 l = 0; l < lanes; l++) {", *body, "}", *joins, "}"]
+            out += ["{", *arrays, self.simd(), "for (i64 l = 0; l < lanes; l++) {", *body, "}", *joins, "}"]
         out += ["}"]
         for a in joined:
             parts = [f"{a.name}p{c}_{p}" for c in copies for p in range(pieces[a.name])]
@@ -222,7 +235,7 @@ class _Nest:
     # -- strips of outer points ----------------------------------------------------------------------------
     def across(self, lines: list[str]) -> list[str]:
         name = self.symbols[self.kernel.outer[-1][0]]
-        return ["#pragma omp simd", f"for (i64 {name} = strip_begin; {name} < strip_end; {name}++) {{", *lines, "}"] if lines else []
+        return [self.simd(), f"for (i64 {name} = strip_begin; {name} < strip_end; {name}++) {{", *lines, "}"] if lines else []
 
     def strip_lines(self) -> list[str]:
         if not self.phase.loops and not self.accumulators:

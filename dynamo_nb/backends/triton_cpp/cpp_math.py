@@ -372,7 +372,16 @@ INDEX = {
     "index_pow": "INLINE i64 index_pow(i64 a, i64 b) { i64 r = 1; for (; b > 0; b--) r *= a; return r; }",
 }
 
-FUNCTIONS: dict[str, str] = CORES | F32 | F64 | FLOAT | INTEGER | HALF | DECLARED | INDEX
+# Of one check: its note in memory (failed, index, size), shared by threads, and the largest place seen, as an unsigned number.
+CHECKS = {
+    "note": """INLINE void note(i64 *slot, u64 place, i64 size, b1 wraps) {
+    if (place < (u64)size || __atomic_exchange_n(slot, 1, __ATOMIC_RELAXED)) return;
+    slot[1] = wraps && (i64)place < 0 ? (i64)place - size : (i64)place;
+    slot[2] = size;
+}""",
+}
+
+FUNCTIONS: dict[str, str] = CORES | F32 | F64 | FLOAT | INTEGER | HALF | DECLARED | INDEX | CHECKS
 _WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 
 

@@ -2,7 +2,7 @@
 
 `print_unit(kernels)` gives a `Unit`: its source defines, for every kernel,
 `extern "C" void NAME(void *const *p, const int64_t *s, int64_t begin, int64_t end)`. p: the data pointers of
-kernel.reads, then of kernel.writes; s: the values of kernel.sizes. The call computes the outer points [begin, end) of
+kernel.reads, then of kernel.writes, then, if there are kernel.checks, one to three integers for each (failed, index, size); s: the values of kernel.sizes. The call computes the outer points [begin, end) of
 [0, count); any cut of [0, count) into such runs, on any threads, computes the kernel.
 """
 
@@ -17,7 +17,7 @@ import sympy
 from . import cpp_exprs as exprs
 from . import cpp_math
 from .cpp_body import Memory
-from .cpp_loops import STRIP, nest
+from .cpp_loops import STRIP, check_name, nest
 from .ir import Kernel, Load, Loops, Op, Reduce, loads, walk
 
 GRAIN = 2**18         # cheap element operations that are worth a thread
@@ -123,7 +123,8 @@ class _Function:
         body = self.runs(nest(self.kernel, self.memory, self.symbols))
         head = [f'extern "C" void {self.kernel.name}(void *const *p, const i64 *s, i64 begin, i64 end) {{', "if (begin >= end) return;"]
         head += [f"const i64 {self.symbols[s]} = s[{k}];" for k, s in enumerate(self.kernel.sizes)]
-        lines = head + self.pointers() + self.locals() + body + [f"__builtin_free({name});" for name in self.freed] + ["}"]
+        head += [f"u64 {check_name(k)} = 0;" for k in range(len(self.kernel.checks))]
+        lines = head + self.pointers() + self.locals() + body + self.notes() + [f"__builtin_free({name});" for name in self.freed] + ["}"]
         return "\n".join(_indented(lines)) + "\n"
 
     def pointers(self) -> list[str]:
@@ -154,6 +155,15 @@ class _Function:
                 out += [f"{kind} *__restrict const {text} = ({kind} *)__builtin_malloc(sizeof({kind}) * {self.index(numel)} + 64);"]
                 out += [f"if (!{text}) __builtin_trap();"]
                 self.freed.append(text)
+        return out
+
+    def notes(self) -> list[str]:
+        """What the checks saw. 0, a check's start, stands for no point at all where a phase's loops are empty."""
+        out, place = [], len(self.kernel.reads) + len(self.kernel.writes)
+        for k, check in enumerate(self.kernel.checks):
+            size, points = check.size, _product(check.loops[len(self.kernel.outer):])
+            seen = "" if size.is_positive or points.is_positive else f"if ({self.index(points)} > 0) "
+            out.append(f"{seen}note((i64 *)p[{place}] + {3 * k}, {check_name(k)}, {self.index(size)}, {'true' if check.wraps else 'false'});")
         return out
 
     # -- runs of outer points ----------------------------------------------------------------------------

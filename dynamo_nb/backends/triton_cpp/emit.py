@@ -5,6 +5,7 @@ In: a `Group` of the schedule and which buffers others need. Out: an `ir.Kernel`
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,8 @@ import sympy
 from torch.utils._sympy.functions import FloorDiv, PythonMod
 
 from .exprs import Exprs, Read, simplified
-from .ir import Buffer, Expr, Index, Kernel, Load, Loops, Phase, Reduce, Statement, Store, loads, rewrite, walk
+from .graph import CheckDefinition
+from .ir import Buffer, Check, Expr, Index, Kernel, Load, Loops, Phase, Reduce, Statement, Store, loads, rewrite, walk
 from .schedule import Group, Member, outer_variable, phase_variable
 from .tensors import contiguous, product
 
@@ -52,13 +54,15 @@ class Emitter:
         for name, (i, member) in self.writers.items():
             sizes = () if member.definition.kind else self.group.phases[i].sizes
             count = product(sizes)
+            if isinstance(member.definition, CheckDefinition):
+                continue
             if not self.needed(name) and count.is_Integer and count <= LOCAL_LIMIT:
                 b = member.definition.buffer
                 self.local[name] = self.buffers[name] = Buffer(name, b.dtype, sizes, contiguous(sizes), "local", b.device)
 
     def _is_stored(self, member: Member, read: set[str]) -> bool:
         name = member.definition.buffer.name
-        return self.needed(name) or name in read
+        return self.needed(name) or name in read or isinstance(member.definition, CheckDefinition)
 
     # -- values ----------------------------------------------------------------------------------------
     def _values(self, phase: int, members: list[Member]) -> list[Expr]:
@@ -98,6 +102,8 @@ class Emitter:
 
     def _statement(self, member: Member, value: Expr, loops: Loops) -> Statement:
         d = member.definition
+        if isinstance(d, CheckDefinition):
+            return Check(d.buffer.name, self.outer + loops, value, d.limit, d.error, d.wraps, d.origins)
         ranges = {**self.sizes, **dict(loops)}
         offset = self._offset(d.buffer.name, member.index, ranges)
         if d.kind:
@@ -107,7 +113,7 @@ class Emitter:
     def _finished(self, parts: tuple[Loops, list[Phase]]) -> Kernel:
         outer, phases = parts
         statements = [s for p in phases for s in p.statements]
-        written = list(dict.fromkeys(s.buffer for s in statements))
+        written = list(dict.fromkeys(s.buffer for s in statements if not isinstance(s, Check)))
         read = list(dict.fromkeys(e.buffer for s in statements for e in loads(s.value)))
         local = tuple(n for n in written if n in self.local)
         writes = tuple(n for n in written if n not in self.local)
@@ -127,7 +133,7 @@ def _index_expressions(outer: Loops, phases: list[Phase]) -> list[sympy.Expr]:
     for phase in phases:
         found += [n for _, n in phase.loops]
         for s in phase.statements:
-            found.append(s.offset)
+            found += [s.offset, s.size] if isinstance(s, Check) else [s.offset]
             found += [e.offset if isinstance(e, Load) else e.expr for e in walk(s.value) if isinstance(e, (Load, Index))]
     return found
 
@@ -159,12 +165,12 @@ def _divided(expr: Any, ranges: dict[Any, Any]) -> sympy.Expr | None:
             whole += quotient
         else:
             rest += term
-    if _below(rest, n, ranges):
+    if below(rest, n, ranges):
         return whole if isinstance(expr, FloorDiv) else rest
     return None
 
 
-def _below(expr: sympy.Expr, bound: sympy.Expr, ranges: dict[Any, Any]) -> bool:
+def below(expr: sympy.Expr, bound: sympy.Expr, ranges: dict[Any, Any]) -> bool:
     """Is 0 <= expr < bound for sure? expr: a sum of loop variables with nonnegative coefficients."""
     top = ZERO
     for term in sympy.Add.make_args(expr):
@@ -182,14 +188,15 @@ def _below(expr: sympy.Expr, bound: sympy.Expr, ranges: dict[Any, Any]) -> bool:
 
 def ordered(outer: Loops, phases: list[Phase]) -> tuple[Loops, list[Phase]]:
     """Outer loops in the order of memory: by how far the first store moves, largest step outermost."""
-    steps = [phases[0].statements[0].offset.coeff(v) for v, _ in outer]
+    stored = [s for s in phases[0].statements if isinstance(s, Store)]
+    steps = [stored[0].offset.coeff(v) if stored else ZERO for v, _ in outer]
     if len(outer) < 2 or any(p.loops for p in phases) or not all(s.is_Integer for s in steps):
         return outer, phases
     order = sorted(range(len(outer)), key=lambda k: -abs(int(steps[k])))
     if order == list(range(len(outer))):
         return outer, phases
     outer = tuple(outer[k] for k in order)
-    renewed = [Phase((), tuple(Store(s.buffer, outer, s.offset, s.value, s.origins) for s in p.statements)) for p in phases]
+    renewed = [Phase((), tuple(dataclasses.replace(s, loops=outer) for s in p.statements)) for p in phases]
     return outer, renewed
 
 
@@ -251,7 +258,7 @@ def _without(variable: Any, loops: Loops, statements: tuple[Statement, ...], out
     for s in statements:
         value, offset = rewrite(s.value, moved, memo), s.offset.xreplace(swap)
         if isinstance(s, Reduce):
-            out.append(Reduce(s.buffer, outer, loops, offset, s.kind, value, s.origins))
+            out.append(dataclasses.replace(s, loops=outer, inner=loops, offset=offset, value=value))
         else:
-            out.append(Store(s.buffer, outer + loops, offset, value, s.origins))
+            out.append(dataclasses.replace(s, loops=outer + loops, offset=offset, value=value))
     return Phase(loops, tuple(out))

@@ -7,6 +7,7 @@ In: operands and types. Out: `ir.Expr`s in which equal parts are one object. Bef
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -111,9 +112,25 @@ class Exprs:
             return args[1] if args[0].value else args[2]
         return None
 
+    def arithmetic(self, expr: sympy.Expr, computed: dict[sympy.Symbol, Expr]) -> Expr:
+        """An index expression as an i64 value, where some symbols stand for computed ones."""
+        if not expr.free_symbols & computed.keys():
+            return self.index(expr)
+        if expr.is_Symbol:
+            return computed[expr]
+        parts = [self.arithmetic(a, computed) for a in expr.args]
+        name = "add" if expr.is_Add else "mul" if expr.is_Mul else {FloorDiv: "floordiv", PythonMod: "mod"}[type(expr)]
+        return functools.reduce(lambda a, b: self.op(name, a, b), parts)
+
     # -- substitution -----------------------------------------------------------------------------
-    def at(self, root: Expr, values: dict[sympy.Symbol, sympy.Expr], reads: Callable[[Read], Expr | None] | None = None) -> Expr:
-        """The expression with loop variables replaced, all at once; reads: what to put in place of a read (already replaced)."""
+    def at(
+        self, root: Expr, values: dict[sympy.Symbol, sympy.Expr], reads: Callable[[Read], Expr | None] | None = None,
+        computed: dict[sympy.Symbol, Expr] | None = None,
+    ) -> Expr:
+        """The expression with loop variables replaced, all at once.
+
+        reads: what to put in place of a read (already replaced); computed: symbols among the new values that stand for computed indices.
+        """
         done: dict[int, Expr] = {}
         stack: list[tuple[Expr, bool]] = [(root, False)]
         while stack:
@@ -124,18 +141,21 @@ class Exprs:
                 stack.append((expr, True))
                 stack += [(a, False) for a in expr.args]
                 continue
-            done[id(expr)] = self._rebuilt(expr, [done[id(a)] for a in expr.args], values, reads)
+            done[id(expr)] = self._rebuilt(expr, [done[id(a)] for a in expr.args], values, reads, computed or {})
         return done[id(root)]
 
-    def _rebuilt(self, expr: Expr, args: list[Expr], values: Any, reads: Any) -> Expr:
+    def _rebuilt(self, expr: Expr, args: list[Expr], values: Any, reads: Any, computed: dict[sympy.Symbol, Expr]) -> Expr:
         if isinstance(expr, Const):
             return expr
         if isinstance(expr, Index):
-            return self.index(replaced(expr.expr, values))
+            return self.arithmetic(replaced(expr.expr, values), computed)
         if isinstance(expr, Read):
             renamed = {s: self.symbol_of(a) for (s, _), a in zip(expr.indirect, args, strict=True)}
             full = {**values, **renamed}
-            new = self.read(expr.dtype, expr.buffer, [replaced(i, full) for i in expr.index], tuple(zip(renamed.values(), args, strict=True)))
+            index = [replaced(i, full) for i in expr.index]
+            used = {s for i in index for s in i.free_symbols}
+            pairs = {**dict(zip(renamed.values(), args, strict=True)), **{s: e for s, e in computed.items() if s in used}}
+            new = self.read(expr.dtype, expr.buffer, index, tuple(pairs.items()))
             other = reads(new) if reads is not None else None
             return new if other is None else other
         if isinstance(expr, Select):

@@ -59,6 +59,15 @@ class Definition:
 
 
 @dataclasses.dataclass(eq=False)
+class CheckDefinition(Definition):
+    """Every element must be in [0, limit), else the graph raises; the buffer has no memory, it names the check (`ir.Check`)."""
+
+    limit: sympy.Expr = sympy.Integer(0)
+    error: tuple[str, str] = ("", "")
+    wraps: bool = False
+
+
+@dataclasses.dataclass(eq=False)
 class AtenCall:
     """target(*args, **kwargs), where Buffers stand for tensors and sympy expressions for integers.
 
@@ -266,6 +275,13 @@ class GraphLowering:
     def define(self, buffer: Buffer, value: Expr, kind: str = "", inner: tuple[sympy.Expr, ...] = (), origins: tuple[str, ...] = ()) -> None:
         sizes = tuple(sympy.Integer(1) if stride == 0 else size for size, stride in zip(buffer.sizes, buffer.strides, strict=True))
         self.steps.append(Definition(buffer, sizes, value, kind, inner, origins or (self.node.name,)))
+
+    def check(self, tensor: LazyTensor, limit: sympy.Expr, error: tuple[str, str], wraps: bool = False) -> None:
+        """The graph raises from here on unless every element is in [0, limit)."""
+        name = f"c{len(self.buffers)}"
+        made = self.buffers[name] = Buffer(name, DType.i64, (), (), "check", tensor.device)
+        self.owner[name] = self.node
+        self.steps.append(CheckDefinition(made, tensor.sizes, tensor.value, origins=(self.node.name,), limit=limit, error=error, wraps=wraps))
 
     def in_memory(self, tensor: LazyTensor, example: torch.Tensor | None = None, origins: tuple[str, ...] = ()) -> Buffer:
         """The buffer that holds the tensor, laid out as the example (row-major without one); computed into one where needed."""

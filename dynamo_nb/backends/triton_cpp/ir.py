@@ -200,7 +200,25 @@ class Reduce:
     origins: tuple[str, ...] = ()
 
 
-Statement = Store | Reduce
+@dataclasses.dataclass(frozen=True, eq=False)
+class Check:
+    """The i64 value must lie in [0, size) at every point of the loops; else the kernel's caller raises, once the kernel is done.
+
+    Nothing is written: `buffer` only names the check. Whoever reads at the value clamps it himself. error: the exception's
+    type and its text, with {index} for a bad value and {size}; wraps: the value is a negative index plus the size where it was negative.
+    """
+
+    buffer: str
+    loops: Loops
+    value: Expr
+    size: sympy.Expr
+    error: tuple[str, str]
+    wraps: bool
+    origins: tuple[str, ...] = ()
+    offset: sympy.Expr = sympy.Integer(0)
+
+
+Statement = Store | Reduce | Check
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,8 +227,8 @@ class Phase:
 
     For an outer point, `loops` are run once; at each point all values are computed (an Expr object that stands twice:
     once), stores happen, reductions accumulate; their results are stored after the loops. No statement of a phase reads
-    what another statement of the same phase writes. Every Store has loops outer + loops; every Reduce has loops outer
-    and inner loops. Without loops the phase runs once per outer point.
+    what another statement of the same phase writes. Every Store and Check has loops outer + loops; every Reduce has loops
+    outer and inner loops. Without loops the phase runs once per outer point.
     """
 
     loops: Loops
@@ -241,6 +259,10 @@ class Kernel:
 
     def roots(self) -> list[Expr]:
         return [s.value for phase in self.phases for s in phase.statements]
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        return tuple(s for phase in self.phases for s in phase.statements if isinstance(s, Check))
 
 
 # -- walking ------------------------------------------------------------------------------------------
@@ -277,8 +299,8 @@ def _with_args(expr: Expr, args: tuple[Expr, ...]) -> Expr:
         return Op(expr.dtype, expr.name, args)
     if isinstance(expr, Select):
         return Select(expr.dtype, *args)
-    assert isinstance(expr, Load)
-    return Load(expr.dtype, expr.buffer, expr.offset, tuple((s, a) for (s, _), a in zip(expr.indirect, args, strict=True)))
+    pairs: Any = expr       # a Load, or what becomes one
+    return dataclasses.replace(pairs, indirect=tuple((s, a) for (s, _), a in zip(pairs.indirect, args, strict=True)))
 
 
 def substitute(root: Expr, values: dict[sympy.Symbol, sympy.Expr]) -> Expr:
@@ -325,6 +347,8 @@ def _loops(loops: Loops) -> str:
 def statement_text(s: Statement) -> str:
     if isinstance(s, Reduce):
         return f"{s.buffer}[{s.offset}] = {s.kind} over ({_loops(s.inner)}) of {text(s.value)}"
+    if isinstance(s, Check):
+        return f"check {s.buffer}: 0 <= {text(s.value)} < {s.size}"
     return f"{s.buffer}[{s.offset}] = {text(s.value)}"
 
 

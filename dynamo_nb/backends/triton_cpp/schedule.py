@@ -14,7 +14,7 @@ from typing import Any
 import sympy
 
 from .exprs import Read
-from .graph import AtenCall, Definition, LoweredGraph, ViewOf, buffers_in
+from .graph import AtenCall, CheckDefinition, Definition, LoweredGraph, ViewOf, buffers_in
 from .ir import walk
 from .tensors import product, variable
 
@@ -132,6 +132,8 @@ class Scheduler:
         if definition.buffer.device != next(group.members()).definition.buffer.device:
             return False
         if not depends:
+            if isinstance(definition, CheckDefinition) or all(isinstance(m.definition, CheckDefinition) for m in group.members()):
+                return self._with_checks(group, definition)
             return bool(names & set(reads(definition))) and self._beside(group, definition)
         return self._behind(group, definition)
 
@@ -175,6 +177,20 @@ class Scheduler:
             return False
         places = {v: outer_variable(k) for k, (v, _) in enumerate(outer)} | {v: phase_variable(k) for k, (v, _) in enumerate(inner)}
         group.phases[0].members.append(_member(definition, places))
+        return True
+
+    def _with_checks(self, group: Group, definition: Definition) -> bool:
+        """Checks go with anything that has their outer points: a phase costs less than a kernel."""
+        outer, inner = dims(definition)
+        if tuple(n for _, n in outer) != group.outer:
+            return False
+        places = {v: outer_variable(k) for k, (v, _) in enumerate(outer)} | {v: phase_variable(k) for k, (v, _) in enumerate(inner)}
+        sizes = tuple(n for _, n in inner)
+        phase = next((p for p in group.phases if p.sizes == sizes), None)
+        if phase is None:
+            phase = PhaseGroup(sizes, [])
+            group.phases.append(phase)
+        phase.members.append(_member(definition, places))
         return True
 
 

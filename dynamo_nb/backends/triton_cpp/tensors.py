@@ -68,6 +68,12 @@ class LazyTensor:
         """The tensor of these sizes whose element d0, d1, … is this one's element at `index`, expressions of them."""
         return LazyTensor(self.exprs, tuple(sizes), self.dtype, self.device, self.at(index))
 
+    def at_computed(self, index: Sequence[sympy.Expr | Expr]) -> Expr:
+        """The element at an index some of whose parts are i64 values; those must be in bounds."""
+        computed = {self.exprs.symbol_of(i): i for i in index if isinstance(i, Expr)}
+        places = [self.exprs.symbol_of(i) if isinstance(i, Expr) else i for i in index]
+        return self.exprs.at(self.value, dict(zip(variables(self.ndim), places, strict=True)), computed=computed)
+
     def with_value(self, value: Expr) -> LazyTensor:
         return LazyTensor(self.exprs, self.sizes, value.dtype, self.device, value)
 

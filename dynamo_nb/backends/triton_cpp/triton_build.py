@@ -15,7 +15,13 @@ from dynamo_nb.backends.triton_cpp.triton_printer import Config, TritonSource
 
 # Eager rounds after every multiplication and keeps subnormals, so neither fusion nor flushing.
 OPTIONS = {"enable_fp_fusion": False, "enable_reflect_ftz": False}
+CHECKING = {"debug": True, "sanitize_overflow": False}      # device_assert is nothing else; integers may wrap
 LARGEST_TILE = 8192
+
+
+def options(source: TritonSource) -> dict[str, Any]:
+    """What the compiler gets besides blocks and warps."""
+    return {**OPTIONS, **CHECKING} if source.checks else OPTIONS
 
 
 def compile_ahead(source: TritonSource, arch: int, wide: bool = False, aligned: bool = True) -> tuple[str, bytes]:
@@ -33,7 +39,7 @@ def compile_ahead(source: TritonSource, arch: int, wide: bool = False, aligned: 
     signature = {**dict(zip(pointers, source.types, strict=True)), **dict.fromkeys(sizes, "i64"), **dict.fromkeys(constants, "constexpr")}
     attrs = {(i,): [["tt.divisibility", 16]] for i in range(len(pointers))} if aligned else {}
     code = ASTSource(fn=fn, signature=signature, constexprs=constants, attrs=attrs)
-    compiled = triton.compile(code, target=GPUTarget("cuda", arch, 32), options={"num_warps": source.config.num_warps, **OPTIONS})
+    compiled = triton.compile(code, target=GPUTarget("cuda", arch, 32), options={"num_warps": source.config.num_warps, **options(source)})
     return compiled.asm["ptx"], compiled.asm["cubin"]
 
 

@@ -104,6 +104,12 @@ def narrow_bf16(a):
     return a.to(tl.bfloat16)
 
 
+@triton.jit
+def check(place, size, mask, kind: tl.constexpr, text: tl.constexpr, wraps: tl.constexpr):
+    """Stops the device where a place isn't in [0, size), as eager's own kernels do."""
+    tl.device_assert((place >= 0) & (place < size), text, mask)
+
+
 # -- folds: two partial results in, one out -----------------------------------------------------------
 @triton.jit
 def multiply(a, b):
@@ -142,7 +148,7 @@ fold_multiply, fold_larger, fold_smaller, fold_first_largest, fold_first_smalles
 def _plain_functions() -> types.SimpleNamespace:
     functions: dict[str, Any] = {name: f if name.startswith("fold_") else f.fn for name, f in globals().items() if hasattr(f, "fn")}
     globals()["divide"] = divide.fn     # what other functions here call
-    functions |= {name: getattr(libdevice, name) for name in ("round_bf16", "widen_bf16", "narrow_bf16")}
+    functions |= {name: getattr(libdevice, name) for name in ("round_bf16", "widen_bf16", "narrow_bf16", "check")}
     return types.SimpleNamespace(**functions)
 
 

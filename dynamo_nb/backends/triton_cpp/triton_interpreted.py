@@ -5,6 +5,7 @@ Functions NumPy has not (erf, lgamma, …) come from eager torch, which takes Nu
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any
 
@@ -59,3 +60,12 @@ def widen_bf16(a: tl.tensor) -> tl.tensor:
 def narrow_bf16(a: tl.tensor) -> tl.tensor:
     """f32 that is a bf16 already, as such."""
     return _wrapped((np.ascontiguousarray(a.handle.data).view(np.uint32) >> np.uint32(16)).astype(np.uint16), tl.bfloat16)
+
+
+def check(place: tl.tensor, size: tl.tensor, mask: tl.tensor, kind: str, text: str, wraps: bool) -> None:
+    """Raises what eager does where a place isn't in [0, size)."""
+    places, sizes, asked = np.broadcast_arrays(place.handle.data, size.handle.data, mask.handle.data)
+    bad = asked & ~((places >= 0) & (places < sizes))
+    if bad.any():
+        at, limit = int(places[bad][0]), int(sizes[bad][0])
+        raise getattr(builtins, kind)(text.format(index=at - limit if wraps and at < 0 else at, size=limit))

@@ -53,7 +53,7 @@ class Launcher:
 
         config = self.source.config
         width = tl.int32 if self.source.index_type(*sizes) == "tl.int32" else tl.int64
-        return {"XBLOCK": config.xblock, "RBLOCK": config.rblock, "INDEX": width, "num_warps": config.num_warps, **triton_build.OPTIONS}
+        return {"XBLOCK": config.xblock, "RBLOCK": config.rblock, "INDEX": width, "num_warps": config.num_warps, **triton_build.options(self.source)}
 
     def _launch(self, device: torch.device, grid: tuple[int], tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> None:
         variant = self._variant(device, tensors, sizes)
@@ -66,12 +66,18 @@ class Launcher:
 
     def _interpret(self, grid: tuple[int], tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> None:
         import triton
+        from triton.runtime.errors import InterpreterError
 
         if not triton.knobs.runtime.interpret:
             raise RuntimeError(f"kernel {self.source.name} got tensors on {tensors[0].device}; Triton runs on CUDA tensors, or on CPU tensors "
                                "with TRITON_INTERPRET=1 set before the first import of triton")
-        with np.errstate(all="ignore"):
-            triton_files.function(self.source)[grid](*tensors, *sizes, **self._options(sizes))
+        try:
+            with np.errstate(all="ignore"):
+                triton_files.function(self.source)[grid](*tensors, *sizes, **self._options(sizes))
+        except InterpreterError as err:
+            if self.source.checks and isinstance(err.__cause__, (IndexError, RuntimeError)):
+                raise err.__cause__ from None
+            raise
 
 
 def clear() -> None:

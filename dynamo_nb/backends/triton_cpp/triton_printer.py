@@ -48,6 +48,7 @@ class TritonSource:
     sizes: tuple[str, ...]
     config: Config
     persistent: bool
+    checks: bool                         # whether it may stop the device
     outer_points: Callable[..., int]     # of the sizes' values
     index_bound: Callable[..., int]
     origins: tuple[str, ...]
@@ -71,7 +72,7 @@ def print_kernel(kernel: ir.Kernel, config: Config) -> TritonSource:
     return TritonSource(
         name=identifier(kernel.name), text="\n".join(printer.lines) + "\n", buffers=pointers,
         types=tuple(POINTER[kernel.buffers[b].dtype] for b in pointers), sizes=tuple(map(str, kernel.sizes)), config=config,
-        persistent=persistent, outer_points=python_function(points(kernel.outer), kernel.sizes),
+        persistent=persistent, checks=bool(kernel.checks), outer_points=python_function(points(kernel.outer), kernel.sizes),
         index_bound=python_function(index_bound(kernel), kernel.sizes),
         origins=tuple(dict.fromkeys(o for p in kernel.phases for s in p.statements for o in s.origins)),
         line_origins=tuple(printer.line_origins),
@@ -175,7 +176,9 @@ class _Printer:
         full, r = self.full_mask("xr"), self.values.flat
         waiting = iter(folds)
         for statement, value in zip(phase.statements, computed, strict=True):
-            if isinstance(statement, ir.Store):
+            if isinstance(statement, ir.Check):
+                self.check(statement, value, "xr")
+            elif isinstance(statement, ir.Store):
                 self.store(statement, value, "xr")
             else:
                 for line in next(waiting).step(self.folded(statement, value), r, full):
@@ -191,7 +194,9 @@ class _Printer:
         """A phase on one tile: all values first, then what is stored."""
         computed = [self.values.evaluate(s.value) for s in phase.statements]
         for statement, value in zip(phase.statements, computed, strict=True):
-            if isinstance(statement, ir.Store):
+            if isinstance(statement, ir.Check):
+                self.check(statement, value, axes)
+            elif isinstance(statement, ir.Store):
                 self.store(statement, value, axes)
             elif axes == "x":
                 raise CannotPrint(f"a Reduce of {self.kernel.name} in a phase without loops; it is a Store of its value")
@@ -213,6 +218,11 @@ class _Printer:
     def finish(self, statement: ir.Reduce, result: str) -> None:
         name = self.values.emit(result, frozenset("x"), "folded")
         self.write(statement, name, self.kernel.buffers[statement.buffer].dtype, "x")
+
+    def check(self, statement: ir.Check, value: str, axes: str) -> None:
+        size = self.values.emit(f"tl.full({self.values.one}, {self.values.size_text(statement.size)}, tl.int64)", frozenset(), "limit")
+        kind, text = statement.error
+        self.line(f"device.check({value}, {size}, {self.full_mask(axes)}, {kind!r}, {text!r}, {statement.wraps})")
 
     def store(self, statement: ir.Store, value: str, axes: str) -> None:
         dtype = self.kernel.buffers[statement.buffer].dtype

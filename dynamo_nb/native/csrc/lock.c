@@ -62,6 +62,7 @@ static PyObject *after_fork(PyObject *module, PyObject *unused)
     if (depth && owner == PyThread_get_thread_ident()) PyThread_acquire_lock(lock, NOWAIT_LOCK);
     else depth = 0, owner = 0;
     dnb_hook_after_fork(dnb_thread()->depth);
+    dnb_memory_after_fork();
     Py_RETURN_NONE;
 }
 

@@ -4,6 +4,7 @@
 // program_parse.cpp  Python tuples -> steps, with every tensor slot's life checked
 // program_steps.cpp  memory, kernels and views
 // program_aten.cpp   operators called through the dispatcher
+// program_memory.cpp where the memory of new tensors comes from
 #pragma once
 #include "dnb.h"
 #include <ATen/core/TensorBase.h>
@@ -127,6 +128,7 @@ std::string type_name(PyObject *object);
 StepPtr make_ints_step(Builder &builder, PyObject *form);
 StepPtr make_alloc_step(Builder &builder, PyObject *form);
 StepPtr make_kernel_step(Builder &builder, PyObject *form);
+StepPtr make_checked_step(Builder &builder, PyObject *form);
 StepPtr make_view_step(Builder &builder, PyObject *form);
 StepPtr make_same_step(Builder &builder, PyObject *form);
 StepPtr make_layout_step(Builder &builder, PyObject *form);
@@ -134,6 +136,7 @@ StepPtr make_free_step(Builder &builder, PyObject *form);
 
 // program_aten.cpp
 StepPtr make_aten_step(Builder &builder, PyObject *form);
+c10::Allocator *program_allocator();
 StepPtr make_empty_strided_step(int slot, IntList sizes, IntList strides, PyObject *dtype, PyObject *device);
 
 // program_parse.cpp

@@ -31,7 +31,9 @@ struct AllocStep : Step {
     void run(Frame &frame) const override
     {
         Ints size_room, stride_room;
-        frame.set(slot, at::detail::empty_strided_cpu(sizes.at(frame.ints, size_room), strides.at(frame.ints, stride_room), dtype));
+        constexpr c10::DispatchKeySet cpu(c10::DispatchKey::CPU);
+        frame.set(slot, at::detail::empty_strided_generic(sizes.at(frame.ints, size_room), strides.at(frame.ints, stride_room), program_allocator(),
+                                                          cpu, dtype));
     }
 };
 
@@ -53,13 +55,21 @@ StepPtr make_alloc_step(Builder &builder, PyObject *form)
     return step;
 }
 
-// ("kernel", address, slots, ints, count, grain)
+// ("kernel", address, slots, ints, count, grain); ("checked", …, errors)
 struct KernelStep : Step {
     using Function = void (*)(void *const *, const int64_t *, int64_t, int64_t);
+    struct Note {  // what a kernel leaves about a check of its own
+        int64_t failed, index, size;
+    };
+    struct Error {
+        bool index;  // an IndexError, else a RuntimeError
+        std::string text;
+    };
     Function function;
     std::vector<int> slots;
     IntList ints;
     IntExpr count, grain;
+    std::vector<Error> errors;
 
     // The memory a kernel may touch. What memory alone doesn't tell (a lazy negative, zeros that have no memory) is refused.
     static void *memory(const at::TensorBase &tensor)
@@ -72,10 +82,28 @@ struct KernelStep : Step {
         return data;
     }
 
+    static std::string filled(std::string text, const char *name, int64_t value)
+    {
+        const size_t at = text.find(name);
+        return at == std::string::npos ? text : text.replace(at, strlen(name), std::to_string(value));
+    }
+
+    void raise(const c10::SmallVector<Note, 4> &notes) const
+    {
+        for (size_t i = 0; i < notes.size(); i++) {
+            if (!notes[i].failed) continue;
+            const std::string text = filled(filled(errors[i].text, "{index}", notes[i].index), "{size}", notes[i].size);
+            TORCH_CHECK_INDEX(!errors[i].index, text);
+            TORCH_CHECK(false, text);
+        }
+    }
+
     void run(Frame &frame) const override
     {
         c10::SmallVector<void *, 16> pointers(slots.size());
         for (size_t i = 0; i < slots.size(); i++) pointers[i] = memory(frame.slots[slots[i]]);
+        c10::SmallVector<Note, 4> notes(errors.size(), Note{});
+        if (!notes.empty()) pointers.push_back(notes.data());
         Ints room;
         const int64_t *values = ints.at(frame.ints, room).data();
         const int64_t n = count.at(frame.ints), least = grain.at(frame.ints);
@@ -84,6 +112,7 @@ struct KernelStep : Step {
             at::parallel_for(0, n, least, [&](int64_t begin, int64_t end) { function(pointers.data(), values, begin, end); });
         else
             function(pointers.data(), values, 0, n);
+        raise(notes);
     }
 };
 
@@ -99,6 +128,24 @@ StepPtr make_kernel_step(Builder &builder, PyObject *form)
     step->grain = builder.int_expr(item(form, 5));
     if (step->grain.index < 0 && step->grain.value < 1) bad_value("grain must be 1 or more");
     return step;
+}
+
+StepPtr make_checked_step(Builder &builder, PyObject *form)
+{
+    StepPtr made = make_kernel_step(builder, form);
+    PyObject *errors = items_of(item(form, 6), "errors");
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(errors); i++) {
+        PyObject *pair = items_of(PySequence_Fast_GET_ITEM(errors, i), "an error");
+        const bool two = PySequence_Fast_GET_SIZE(pair) == 2;
+        const char *type = two ? PyUnicode_AsUTF8(PySequence_Fast_GET_ITEM(pair, 0)) : nullptr;
+        const char *text = type ? PyUnicode_AsUTF8(PySequence_Fast_GET_ITEM(pair, 1)) : nullptr;
+        if (PyErr_Occurred()) python_failed();
+        if (!text) bad_value("an error must be the exception's name and its text");
+        const std::string name = type;
+        if (name != "IndexError" && name != "RuntimeError") bad_value("an error must be an IndexError or a RuntimeError, got " + name);
+        static_cast<KernelStep &>(*made).errors.push_back({name == "IndexError", text});
+    }
+    return made;
 }
 
 // ("view", slot, base, sizes, strides, offset)

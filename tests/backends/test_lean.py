@@ -1,0 +1,206 @@
+"""Calls that skip AOTAutograd's wrapper do what eager does: gradients, errors, hooks, layouts, saved tensors."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+import dynamo_nb
+
+BACKENDS = ["aot_eager", "triton_cpp"]
+
+
+def leaves(*shapes, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    return [torch.randn(*s, generator=g).requires_grad_() for s in shapes]
+
+
+def grads(fn, args, weight):
+    out = fn(*args)
+    outs = out if isinstance(out, tuple) else (out,)
+    loss = sum((weight(i) * o).sum() for i, o in enumerate(outs) if o.requires_grad)
+    found = torch.autograd.grad(loss, [a for a in args if a.requires_grad], allow_unused=True)
+    return [o.detach().clone() for o in outs], found
+
+
+def same(fn, *shapes, backend, rounds=3):
+    compiled = dynamo_nb.compile(fn, backend=backend)
+    for k in range(rounds):
+        want, got = (grads(f, leaves(*shapes, seed=k), lambda i: i + 1.0) for f in (fn, compiled))
+        for a, b in zip(want[0] + list(want[1]), got[0] + list(got[1]), strict=True):
+            assert (a is None) == (b is None)
+            if a is not None:
+                torch.testing.assert_close(a, b)
+        assert [o.stride() for o in want[0]] == [o.stride() for o in got[0]]
+    return compiled
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn, shapes", [
+    (lambda x, w: (x @ w).relu(), [(3, 4), (4, 5)]),
+    (lambda x, w: ((x @ w).tanh(), (x > 0).float(), x.sum()), [(3, 4), (4, 5)]),           # a result without a gradient
+    (lambda x, w: (x.t() * 2).contiguous().t(), [(3, 4), (4, 5)]),                         # an input that isn't used
+    (lambda x, w: torch.nn.functional.gelu(torch.nn.functional.linear(x, w)), [(2, 3, 4), (5, 4)]),
+    (lambda x, w: (x * w, x + w), [(3, 1), (1, 4)]),
+])
+def test_gradients(backend, fn, shapes):
+    same(fn, *shapes, backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_only_some_results_get_a_gradient(backend):
+    def fn(x):
+        return x.sin(), x.cos() * 2
+
+    compiled = dynamo_nb.compile(fn, backend=backend)
+    for k in (0, 1, 0, 1):
+        (x,) = leaves((4,))
+        (y,) = leaves((4,))
+        fn(x)[k].sum().backward()
+        compiled(y)[k].sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_of_any_layout_come_in(backend):
+    def fn(x):
+        return (x * x).exp()
+
+    compiled = dynamo_nb.compile(fn, backend=backend)
+    for incoming in (torch.ones(4, 3), torch.ones(3, 4).t(), torch.ones(()).expand(4, 3), torch.ones(8, 6)[::2, ::2]):
+        (x,), (y,) = leaves((4, 3)), leaves((4, 3))
+        fn(x).backward(incoming)
+        compiled(y).backward(incoming)
+        torch.testing.assert_close(x.grad, y.grad)
+        assert x.grad.stride() == y.grad.stride()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("warm", [0, 1, 3])
+def test_the_graph_can_be_kept_at_any_call(backend, warm):
+    compiled = dynamo_nb.compile(lambda x: (x.sin() * x).sum(), backend=backend)
+    for _ in range(warm):
+        compiled(*leaves((4,))).backward()
+    (x,) = leaves((4,))
+    loss = compiled(x)
+    loss.backward(retain_graph=True)
+    first = x.grad.clone()
+    loss.backward()
+    torch.testing.assert_close(x.grad, 2 * first)
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("warm", [0, 3])
+def test_a_second_derivative_is_refused_not_wrong(backend, warm):
+    compiled = dynamo_nb.compile(lambda x: (x.sin() * x).sum(), backend=backend)
+    for _ in range(warm):
+        compiled(*leaves((4,))).backward()
+    (x,) = leaves((4,))
+    (g,) = torch.autograd.grad(compiled(x), x, create_graph=True)
+    (y,) = leaves((4,))
+    torch.testing.assert_close(g, torch.autograd.grad((y.sin() * y).sum(), y)[0])
+    assert g.requires_grad
+    with pytest.raises(RuntimeError, match="double backward|differentiated twice"):
+        g.sum().backward()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("warm", [0, 3])
+def test_what_was_saved_must_not_change(backend, warm):
+    def fn(x, y):
+        return (x * y).sum()
+
+    compiled = dynamo_nb.compile(fn, backend=backend)
+    for _ in range(warm):
+        compiled(*leaves((4,), (4,))).backward()
+    x, y = leaves((4,), (4,))
+    loss = compiled(x, y)
+    with torch.no_grad():
+        y.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_views_and_what_carries_no_gradient(backend):
+    def fn(x, y):
+        return x * x + y.detach() * 2
+
+    compiled = dynamo_nb.compile(fn, backend=backend)
+    for _ in range(3):
+        found = []
+        for f in (fn, compiled):
+            x, y = leaves((4, 3), (4, 3))
+            (f(x[:, 1], y[:, 1] * 1)).sum().backward()
+            found += [x.grad, y.grad]
+        torch.testing.assert_close(found[0], found[2])
+        assert found[1] is None and found[3] is None
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_hooks_of_saved_tensors_and_of_gradients_run(backend):
+    compiled = dynamo_nb.compile(lambda x: x.sin() * x, backend=backend)
+    for _ in range(3):
+        compiled(*leaves((4,))).sum().backward()
+    (x,) = leaves((4,))
+    packed, seen = [], []
+    x.register_hook(seen.append)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (packed.append(t.shape), t)[1], lambda t: t):
+        out = compiled(x)
+    assert packed
+    out.register_hook(lambda g: seen.append(g) or g * 2)
+    out.sum().backward()
+    assert len(seen) == 2
+    (y,) = leaves((4,))
+    (2 * y.sin() * y).sum().backward()
+    torch.testing.assert_close(x.grad, y.grad)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_modes_and_transforms_around_a_trained_graph(backend):
+    compiled = dynamo_nb.compile(lambda x: x.sin() * x, backend=backend)
+    (x,) = leaves((4,))
+    for _ in range(3):
+        compiled(x).sum().backward()
+    with torch.no_grad():
+        assert not compiled(x).requires_grad
+    with torch.inference_mode():
+        assert compiled(x).is_inference()
+    assert compiled(x).requires_grad
+    want = torch.func.grad(lambda t: (t.sin() * t).sum())(x.detach())
+    torch.testing.assert_close(torch.func.grad(lambda t: compiled(t).sum())(x.detach()), want)
+
+
+def test_backward_from_several_threads():
+    compiled = dynamo_nb.compile(lambda x: (x.sin() * x).sum())
+    (want,) = leaves((64,))
+    (want.sin() * want).sum().backward()
+    bad = []
+
+    def work():
+        for _ in range(20):
+            (x,) = leaves((64,))
+            compiled(x).backward()
+            if not torch.allclose(x.grad, want.grad):
+                bad.append(x.grad)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not bad
+
+
+def test_symbolic_sizes():
+    compiled = dynamo_nb.compile(lambda x: (x.exp() * x.shape[0]).sum(), dynamic=True)
+    for n in (5, 6, 7, 9):
+        for _ in range(2):
+            (x,), (y,) = leaves((n, 3)), leaves((n, 3))
+            compiled(x).backward()
+            (y.exp() * n).sum().backward()
+            torch.testing.assert_close(x.grad, y.grad)
