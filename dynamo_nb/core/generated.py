@@ -156,6 +156,8 @@ def roofline_text(kernel: KernelRecord) -> str:
     text = f"takes {milliseconds(kernel.seconds)}"
     if kernel.share is None or kernel.least_seconds is None:
         return text
+    if kernel.least_seconds < 1e-6:
+        return f"{text}: too few bytes to compare with the speed of memory"
     copying = f"{text}; its traffic at {kernel.bandwidth / 1e9:.1f} GB/s takes {milliseconds(kernel.least_seconds)}"
     return f"{copying}: its data comes from caches" if kernel.share > 1 else f"{copying}: {kernel.share:.0%} of the roofline"
 
