@@ -20,13 +20,14 @@ from ...core.logs import ALWAYS, artifact_logger
 from ...core.settings import raises_internal_errors, settings
 from ...native import Program, pool_limit
 from ..aot import aot_compile, boxed, decompositions, run_as_is
-from . import cpp_build, cpp_printer, lower_indexing, lower_pointwise, lower_reductions, lower_views  # noqa: F401  (the lowerings register themselves)
+from . import cpp_build, cpp_printer, lower_indexing, lower_pointwise, lower_reductions, lower_views, lower_writes  # noqa: F401  (the lowerings register themselves)
 from .assemble import Assembler, Integers, Measure, needed_after
 from .compiled import CompiledGraph, hints_of
 from .cpp_exprs import IndexPrinter
 from .emit import Emitter
 from .fates import fates
 from .graph import AtenCall, GraphLowering, LoweredGraph, NotLowered
+from .inplace import update_in_place
 from .ir import Kernel
 from .provenance import Provenance
 from .schedule import Group, Schedule, Scheduler
@@ -62,6 +63,7 @@ def compile_graph(
 
 def _generate(gm: torch.fx.GraphModule, codegen: str, provenance: Provenance) -> tuple[Any, CompiledGraph]:
     clock = [time.perf_counter()]
+    update_in_place(gm)
     lowering = GraphLowering(gm)
     lowered = lowering.run()
     make = _writer(lowered, codegen)

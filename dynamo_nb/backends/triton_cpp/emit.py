@@ -75,7 +75,9 @@ class Emitter:
     def _placed(self, phase: int, member: Member) -> Expr:
         def resolved(read: Read) -> Expr | None:
             found = self.writers.get(read.buffer)
-            if found is not None and found[0] == phase and not found[1].definition.kind and list(read.index) == found[1].index:
+            if found is None or found[1].definition.buffer.kind == "input":     # what an input held before is in memory
+                return None
+            if found[0] == phase and not found[1].definition.kind and list(read.index) == found[1].index:
                 return self.forwarded[read.buffer]
             return None
 

@@ -129,6 +129,7 @@ class LoweredGraph:
     buffers: dict[str, Buffer]
     exprs: Exprs
     constants: list[tuple[Buffer, torch.Tensor]]
+    base: dict[str, str]                    # a view's buffer -> the buffer whose memory it shows
 
 
 class GraphLowering:
@@ -160,7 +161,7 @@ class GraphLowering:
                 outputs = [self._output(a) for a in torch.fx.node.map_arg(node.args[0], lambda n: n)]
             else:
                 self.env[node] = self._call(node)
-        return LoweredGraph(self.inputs, self.steps, outputs, self.buffers, self.exprs, self.constants)
+        return LoweredGraph(self.inputs, self.steps, outputs, self.buffers, self.exprs, self.constants, self.base)
 
     # -- nodes --------------------------------------------------------------------------------------
     def _input(self, node: torch.fx.Node) -> Any:
@@ -351,17 +352,18 @@ class GraphLowering:
 
     def before_write(self, written: list[Buffer]) -> None:
         """An operator is about to change these buffers: what later nodes read of them is copied now."""
-        changed = {self._root(b.name) for b in written}
+        changed = {self.root(b.name) for b in written}
         for node, value in list(self.env.items()):
             if node.op == "placeholder" or not isinstance(value, LazyTensor) or self.last_use.get(node, -1) <= self.order[self.node]:
                 continue
-            if any(isinstance(e, Read) and self._root(e.buffer) in changed for e in walk(value.value)):
+            if any(isinstance(e, Read) and self.root(e.buffer) in changed for e in walk(value.value)):
                 made = self.new_buffer(node.meta["val"], "made")
                 self.define(made, value.value, origins=(node.name,))
                 self.env[node] = from_buffer(self.exprs, made)
                 self.owner[made.name] = node
 
-    def _root(self, buffer: str) -> str:
+    def root(self, buffer: str) -> str:
+        """The buffer whose memory a buffer shows."""
         while buffer in self.base:
             buffer = self.base[buffer]
         return buffer

@@ -59,12 +59,19 @@ class Group:
         for phase in self.phases:
             yield from phase.members
 
+    def copy(self) -> Group:
+        return Group(self.outer, [PhaseGroup(p.sizes, [Member(m.definition, dict(m.places)) for m in p.members]) for p in self.phases])
+
     def writer(self, buffer: str) -> tuple[int, Member] | None:
         for i, phase in enumerate(self.phases):
             for member in phase.members:
                 if member.definition.buffer.name == buffer:
                     return i, member
         return None
+
+    def in_place(self) -> bool:
+        """Does it change an input?"""
+        return any(m.definition.buffer.kind == "input" for m in self.members())
 
     def names(self) -> set[str]:
         return {name for m in self.members() for name in (m.definition.buffer.name, *reads(m.definition))}
@@ -115,15 +122,33 @@ class Scheduler:
     def _place(self, definition: Definition) -> None:
         first = max((self.ready.get(name, -1) for name in reads(definition)), default=-1)
         first = max(first, self.written)
+        if definition.buffer.kind == "input":
+            self._write(definition)
+            return
         for at in range(len(self.steps) - 1, max(first, 0) - 1, -1):
             group = self.steps[at]
-            if isinstance(group, Group) and self._join(group, definition, at == first):
+            if isinstance(group, Group) and not group.in_place() and self._join(group, definition, at == first):
                 self.ready[definition.buffer.name] = at
                 self.decisions.append(f"{definition.buffer.name} ({', '.join(definition.origins)}): into the kernel of step {at}")
                 return
         self.steps.append(_started(definition))
         self.ready[definition.buffer.name] = len(self.steps) - 1
         self.decisions.append(f"{definition.buffer.name} ({', '.join(definition.origins)}): starts the kernel of step {len(self.steps) - 1}")
+
+    def _write(self, definition: Definition) -> None:
+        """A definition that changes an input comes last; into the last kernel only where that reads no other element of it before."""
+        last, depends, name = self.steps[-1] if self.steps else None, False, definition.buffer.name
+        if isinstance(last, Group):
+            trial = last.copy()
+            depends = any(trial.writer(read) is not None for read in reads(definition))
+            if self._join(trial, definition, depends) and _changes_safely(trial, self.graph.base):
+                self.steps[-1] = trial
+                self.ready[name] = self.written = len(self.steps) - 1
+                self.decisions.append(f"{name} ({', '.join(definition.origins)}): changed in place by the kernel of step {len(self.steps) - 1}")
+                return
+        self.steps.append(_started(definition))
+        self.ready[name] = self.written = len(self.steps) - 1
+        self.decisions.append(f"{name} ({', '.join(definition.origins)}): changed in place, starts the kernel of step {self.written}")
 
     def _join(self, group: Group, definition: Definition, depends: bool) -> bool:
         names = group.names()
@@ -192,6 +217,36 @@ class Scheduler:
             group.phases.append(phase)
         phase.members.append(_member(definition, places))
         return True
+
+
+def _changes_safely(group: Group, base: dict[str, str]) -> bool:
+    """Inputs that the group changes: changed in the last phase, read before it only at the outer point, in it only at the very element."""
+    last = len(group.phases) - 1
+    members = [(at, m) for at, phase in enumerate(group.phases) for m in phase.members]
+    changed = {m.definition.buffer.name: m for _, m in members if m.definition.buffer.kind == "input"}
+    for at, member in members:
+        definition = member.definition
+        if isinstance(definition, CheckDefinition):
+            return False        # a check that fails must find nothing changed
+        if at < last and (not definition.kind or definition.buffer.name in changed):
+            return False        # values of earlier phases may be computed anew in later ones
+        for read in read_nodes(definition):
+            if _root(read.buffer, base) in changed and not (read.buffer in changed and _reads_own(group, member, read, changed[read.buffer], at == last)):
+                return False
+    return True
+
+
+def _reads_own(group: Group, member: Member, read: Read, writer: Member, element: bool) -> bool:
+    """Does the member read only what the writer replaces at the same outer point (element: in the same turn of the phase's loops)?"""
+    outer = _outer_variables(group)
+    pairs = [(_placed(i, member.places), w) for i, w in zip(read.index, writer.index, strict=True)]
+    return not read.indirect and all(here == w for here, w in pairs if element or w in outer)
+
+
+def _root(name: str, base: dict[str, str]) -> str:
+    while name in base:
+        name = base[name]
+    return name
 
 
 def _started(definition: Definition) -> Group:
@@ -293,4 +348,5 @@ def used_by(step: Any) -> Iterable[str]:
 def last_uses(steps: list[Any], graph: LoweredGraph) -> dict[str, int]:
     last = {name: at for at, step in enumerate(steps) for name in (*changed_by(step), *used_by(step))}
     last.update({b.name: len(steps) for b in buffers_in(tuple(graph.outputs))})
+    last.update({m.definition.buffer.name: len(steps) for s in steps if isinstance(s, Group) for m in s.members() if m.definition.buffer.kind == "input"})
     return last
