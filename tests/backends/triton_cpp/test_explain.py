@@ -121,6 +121,13 @@ def test_a_gather_reads_what_it_gathers_and_the_indices():
     assert traffic(kernel) == (3 * 4 * 4 + 3 * 8, 3 * 4 * 4)
 
 
+def test_an_input_changed_in_place_is_read_and_written():
+    i = sympy.Symbol("i", integer=True, nonnegative=True)
+    loops, buffer = ((i, sympy.Integer(8)),), Buffer("x", DType.f32, (sympy.Integer(8),), (sympy.Integer(1),), "input", X.device)
+    kernel = Kernel("k0", loops, (Phase((), (Store("x", loops, i, Load(DType.f32, "x", i)),)),), (), ("x",), (), {"x": buffer})
+    assert traffic(kernel) == (32, 32)
+
+
 def test_sources_are_split_by_kernel():
     graph, = explained(mixed, X, torch.ones(8, 3)).graphs
     for kernel in graph.kernels:
