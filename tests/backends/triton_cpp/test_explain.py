@@ -91,6 +91,18 @@ def test_an_operation_computed_twice_is_in_both_kernels():
     assert total != plus and set(kernels["aten.mul.Tensor"]) == {total, plus}
 
 
+def test_writes_and_views_laid_out_anew_are_kernels_work():
+    def fn(x, w):
+        x.mul_(2)
+        return torch.nn.functional.multi_head_attention_forward(
+            x[:, None], x[:, None], x[:, None], 8, 2, w, None, None, None, False, 0.0, w[:8], None, need_weights=False)[0]
+
+    graph, = explained(fn, X.clone(), torch.rand(24, 8)).graphs
+    fates = {n.target: n for n in graph.nodes}
+    assert fates["aten.copy_.default"].kind != "view"
+    assert all(k.nodes and k.locations for k in graph.kernels) and all(n.kernels for n in graph.nodes if n.kind == "kernel")
+
+
 def test_traffic_counts_each_element_once():
     def fn(x, y):
         return torch.softmax(x + y, -1), x[:, 2:4].sum()
