@@ -49,7 +49,7 @@ class Card:
     def take(self, kind: str, record: Any) -> None:
         """An event that concerns this card."""
         self.collector(kind, record)
-        self.dirty = self.dirty or kind in ("compile_end", "limit", "run_failed")
+        self.dirty = self.dirty or kind in ("compile_end", "limit", "run_failed", "generated")
 
     def report(self) -> CompileReport:
         notes = [f"Left as they are: {', '.join(self.left)}."] if self.left else []

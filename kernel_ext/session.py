@@ -125,7 +125,7 @@ class Session:
         """A fault in the display must never disturb a compile, so it is logged instead."""
         try:
             self.progress.take(kind, record)
-            if kind in ("compile_end", "limit", "run_failed"):
+            if kind in ("compile_end", "limit", "run_failed", "generated"):
                 card = self.card_for(record)
                 if card is not None:
                     card.take(kind, record)
@@ -138,7 +138,7 @@ class Session:
         own = record.get("file") if isinstance(record, dict) else getattr(record, "file", "")
         if own in files:
             return files[own]
-        for file in getattr(record, "compiled_lines", ()):
+        for file in (*getattr(record, "compiled_lines", ()), *getattr(record, "files", ())):
             if file in files:
                 return files[file]
         frame, depth = sys._getframe(1), 0

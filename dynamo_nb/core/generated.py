@@ -37,7 +37,7 @@ class NodeFate:
         if self.kind == "kernel":
             return f"fused into {where}"
         if self.kind == "view":
-            return f"view, an index in {where}" if where else "view, no code"
+            return f"view, read in {where}" if where else "view, no code"
         return {"aten": f"ATen: {self.why}", "part": f"part of {self.why}", "number": "a number, no code"}.get(self.kind, "unused")
 
 
@@ -139,13 +139,15 @@ def short_place(location: Location | None) -> str:
     return f"{'cell' if in_cell else parts[-1] if parts else '?'}:{location.line}"
 
 
-def traffic_text(kernel: KernelRecord) -> str:
-    def amount(text: str, number: int | None) -> str:
-        if number is None:
-            return f"{text} bytes"
-        return size_text(number) if text == str(number) else f"{text} bytes ({size_text(number)} in the example)"
+def amount_text(text: str, number: int | None) -> str:
+    """Bytes: '4.2 kB'; with symbols '8*s0 bytes (4.2 kB in the example)'."""
+    if number is None:
+        return f"{text} bytes"
+    return size_text(number) if text == str(number) else f"{text} bytes ({size_text(number)} in the example)"
 
-    return f"reads {amount(kernel.read, kernel.bytes_read)}, writes {amount(kernel.written, kernel.bytes_written)}" if kernel.read else ""
+
+def traffic_text(kernel: KernelRecord) -> str:
+    return f"reads {amount_text(kernel.read, kernel.bytes_read)}, writes {amount_text(kernel.written, kernel.bytes_written)}" if kernel.read else ""
 
 
 def roofline_text(kernel: KernelRecord) -> str:
@@ -154,6 +156,8 @@ def roofline_text(kernel: KernelRecord) -> str:
     text = f"takes {milliseconds(kernel.seconds)}"
     if kernel.share is None or kernel.least_seconds is None:
         return text
+    if kernel.least_seconds < 1e-6:
+        return f"{text}: too few bytes to compare with the speed of memory"
     copying = f"{text}; its traffic at {kernel.bandwidth / 1e9:.1f} GB/s takes {milliseconds(kernel.least_seconds)}"
     return f"{copying}: its data comes from caches" if kernel.share > 1 else f"{copying}: {kernel.share:.0%} of the roofline"
 

@@ -1,115 +1,40 @@
 """Turns a report into sections of blocks, the one form that text, HTML and the widget all draw.
 
-In: a `CompileReport`. Out: `Section`s; a block is source with marks, code, a table, a break or a note.
-Long tables and listings are cut here, with the number left out stated. Called by `text`, `html` and,
-as JSON through `as_data`, by the notebook widget.
+In: a `CompileReport`. Out: `Section`s. Called by `text`, `html` and, as JSON through `as_data`, by the notebook widget.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import pathlib
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from dynamo_nb.core.reasons import REASONS
 from dynamo_nb.core.records import BreakRecord, CompileRecord, GraphRecord, GuardRecord, Location, NodeRecord
 from dynamo_nb.reports.assemble import COMPILED, SourceLine, is_library, marked_lines
+from dynamo_nb.reports.blocks import (
+    MAX_SOURCE_LINES,
+    Block,
+    BreakBlock,
+    CodeBlock,
+    Line,
+    NoteBlock,
+    PairBlock,
+    Section,
+    SourceBlock,
+    TableBlock,
+    cut_blocks,
+    cut_text,
+    duration,
+    graph_name,
+    label,
+    plural,
+    short_file,
+    table,
+)
 from dynamo_nb.reports.highlight import Spans, highlight
+from dynamo_nb.reports.kernels import kernels
 from dynamo_nb.reports.model import WHOLE, CompileReport, FunctionReport
-
-MAX_ROWS = 200          # rows of one table
-MAX_CODE_LINES = 400    # lines of one listing
-MAX_SOURCE_LINES = 600  # lines of one function's source
-MAX_ITEMS = 40          # functions, graphs or bytecode pairs of one section
-
-
-_GRAPH_NAME = re.compile(r"^(__compiled_fn_\d+)_.*", re.DOTALL)
-
-
-@dataclasses.dataclass(frozen=True)
-class BreakBlock:
-    """A graph break. `reason` is its kind in words, `where` is 'file:line in function'; `code` the user's line."""
-
-    id: str
-    reason: str
-    what: str
-    why: str
-    hint: str
-    where: str
-    code: str = ""
-    stack: tuple[str, ...] = ()
-    count: int = 1
-    kind: str = "break"
-
-
-@dataclasses.dataclass(frozen=True)
-class Line:
-    number: int
-    mark: str
-    spans: Spans
-    breaks: tuple[BreakBlock, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class SourceBlock:
-    """folded: library code, shown only on demand."""
-
-    title: str
-    lines: tuple[Line, ...]
-    omitted: int = 0
-    folded: bool = False
-    kind: str = "source"
-
-
-@dataclasses.dataclass(frozen=True)
-class CodeBlock:
-    title: str
-    text: str
-    omitted: int = 0
-    folded: bool = False
-    kind: str = "code"
-
-
-@dataclasses.dataclass(frozen=True)
-class PairBlock:
-    """Two listings to read side by side."""
-
-    title: str
-    left: CodeBlock
-    right: CodeBlock
-    kind: str = "pair"
-
-
-@dataclasses.dataclass(frozen=True)
-class TableBlock:
-    """columns: (heading, style), style one of 'code', 'number', 'text', 'bar' (a share from 0 to 1)."""
-
-    title: str
-    columns: tuple[tuple[str, str], ...]
-    rows: tuple[tuple[str, ...], ...]
-    omitted: int = 0
-    kind: str = "table"
-
-
-@dataclasses.dataclass(frozen=True)
-class NoteBlock:
-    text: str
-    kind: str = "note"
-
-
-Block = SourceBlock | CodeBlock | PairBlock | TableBlock | BreakBlock | NoteBlock
-
-
-@dataclasses.dataclass(frozen=True)
-class Section:
-    """`count` is what the tab shows beside the title, '' for nothing."""
-
-    id: str
-    title: str
-    count: str
-    blocks: tuple[Block, ...]
 
 
 def headline(report: CompileReport) -> list[tuple[str, str]]:
@@ -147,16 +72,6 @@ def as_data(report: CompileReport) -> dict[str, Any]:
     }
 
 
-def plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def duration(seconds: float) -> str:
-    if seconds >= 1:
-        return f"{seconds:.2f} s"
-    return f"{seconds * 1e3:.0f} ms" if seconds >= 0.01 else f"{seconds * 1e3:.2f} ms"
-
-
 def place(location: Location) -> str:
     name = short_file(location.file)
     line = f":{location.line}" if location.line else ""
@@ -172,39 +87,11 @@ def split_indent(spans: Spans) -> tuple[str, Spans]:
     return indent, ([("", rest)] if rest else []) + spans[1:]
 
 
-def short_file(file: str) -> str:
-    """Last two parts of a path; 'this cell' for code typed in a notebook, whose file name is a hash."""
-    parts = pathlib.PurePath(file).parts
-    if file.startswith("<ipython-input") or any(part.startswith("ipykernel_") for part in parts):
-        return "cell"
-    return "/".join(parts[-2:]) if file else "?"
-
-
 def notes(report: CompileReport) -> list[str]:
     notes = list(report.notes)
     if report.dropped:
         notes.append(f"{plural(report.dropped, 'further compile record')} left out: too many to keep.")
     return notes
-
-
-def _cut_text(text: str, limit: int = MAX_CODE_LINES) -> tuple[str, int]:
-    lines = text.splitlines()
-    return "\n".join(lines[:limit]), max(0, len(lines) - limit)
-
-
-def _cut_blocks(blocks: list[Block], noun: str) -> tuple[Block, ...]:
-    if len(blocks) <= MAX_ITEMS:
-        return tuple(blocks)
-    return (*blocks[:MAX_ITEMS], NoteBlock(f"{plural(len(blocks) - MAX_ITEMS, 'further ' + noun)} not shown."))
-
-
-def _table(title: str, columns: tuple[tuple[str, str], ...], rows: Sequence[tuple[str, ...]]) -> TableBlock:
-    return TableBlock(title, columns, tuple(rows[:MAX_ROWS]), max(0, len(rows) - MAX_ROWS))
-
-
-def _label(record: CompileRecord) -> str:
-    part = ", rest after a graph break" if record.resumed_from else ""
-    return f"{record.function} [{record.compile_id}]{part}"
 
 
 def break_block(item: BreakRecord, count: int = 1) -> BreakBlock:
@@ -218,10 +105,10 @@ def _source(report: CompileReport) -> Section:
     blocks: list[Block] = []
     for function in sorted(report.functions, key=lambda function: is_library(function.file)):
         blocks.append(_source_block(function, report))
-        blocks.extend(NoteBlock(f"{_label(r)} {r.outcome}: {r.why}") for r in function.records if r.why and r.outcome != "compiled")
+        blocks.extend(NoteBlock(f"{label(r)} {r.outcome}: {r.why}") for r in function.records if r.why and r.outcome != "compiled")
     if not blocks:
         blocks.append(NoteBlock("No function was compiled."))
-    return Section("source", "Source", "", _cut_blocks(blocks, "function"))
+    return Section("source", "Source", "", cut_blocks(blocks, "function"))
 
 
 def _source_block(function: FunctionReport, report: CompileReport) -> SourceBlock:
@@ -253,25 +140,21 @@ def _graphs(report: CompileReport) -> Section:
     for record in report.records:
         for graph in record.graphs:
             blocks.append(_graph_table(record, graph))
-            code, omitted = _cut_text(graph.code)
+            code, omitted = cut_text(graph.code)
             blocks.append(CodeBlock("as Python", code, omitted, folded=True))
             if graph.generated:
-                generated, omitted = _cut_text(graph.generated)
+                generated, omitted = cut_text(graph.generated)
                 blocks.append(CodeBlock(f"code generated by {graph.backend}", generated, omitted, folded=True))
     if not blocks:
         blocks.append(NoteBlock("No graph: no tensor operation has been captured."))
-    return Section("graphs", "Graphs", str(report.graph_count), _cut_blocks(blocks, "listing"))
+    return Section("graphs", "Graphs", str(report.graph_count), cut_blocks(blocks, "listing"))
 
 
 def _graph_table(record: CompileRecord, graph: GraphRecord) -> TableBlock:
     columns = (("name", "code"), ("kind", "text"), ("operation", "code"), ("inputs", "code"), ("value", "code"), ("line", "code"))
     calls = sum(node.op.startswith("call_") for node in graph.nodes)
-    title = f"{_graph_name(graph)} of {_label(record)}: {plural(calls, 'operation')}, backend {graph.backend}"
-    return _table(title, columns, [node_row(node) for node in graph.nodes])
-
-
-def _graph_name(graph: GraphRecord) -> str:
-    return _GRAPH_NAME.sub(r"\1", graph.name)
+    title = f"{graph_name(graph)} of {label(record)}: {plural(calls, 'operation')}, backend {graph.backend}"
+    return table(title, columns, [node_row(node) for node in graph.nodes])
 
 
 def guard_row(guard: GuardRecord) -> tuple[str, ...]:
@@ -282,7 +165,7 @@ def guard_row(guard: GuardRecord) -> tuple[str, ...]:
 def _guards(report: CompileReport) -> Section:
     columns = (("value", "code"), ("kind", "code"), ("assumed at", "code"), ("must hold", "code"))
     blocks: list[Block] = [
-        _table(f"{_label(record)}: {plural(len(record.guards), 'guard')}", columns, [guard_row(guard) for guard in record.guards])
+        table(f"{label(record)}: {plural(len(record.guards), 'guard')}", columns, [guard_row(guard) for guard in record.guards])
         for record in report.records
         if record.guards
     ]
@@ -290,7 +173,7 @@ def _guards(report: CompileReport) -> Section:
         blocks.insert(0, NoteBlock("Checked at every call. Where one fails, the function is compiled again for the new situation."))
     else:
         blocks.append(NoteBlock("No guards."))
-    return Section("guards", "Guards", str(report.guard_count), _cut_blocks(blocks, "table"))
+    return Section("guards", "Guards", str(report.guard_count), cut_blocks(blocks, "table"))
 
 
 def _breaks(report: CompileReport) -> Section:
@@ -298,13 +181,13 @@ def _breaks(report: CompileReport) -> Section:
     if not blocks:
         text = "No graph break: every traced function became one graph." if report.records else "Nothing has been traced yet."
         blocks.append(NoteBlock(text))
-    return Section("breaks", "Breaks", str(len(report.breaks)), _cut_blocks(blocks, "break"))
+    return Section("breaks", "Breaks", str(len(report.breaks)), cut_blocks(blocks, "break"))
 
 
 def _recompiles(report: CompileReport) -> Section:
     rows = [(record.function, record.compile_id, reason) for record, reason in report.recompiles]
     if rows:
-        blocks: tuple[Block, ...] = (_table("", (("function", "code"), ("compile", "code"), ("because this guard failed", "code")), rows),)
+        blocks: tuple[Block, ...] = (table("", (("function", "code"), ("compile", "code"), ("because this guard failed", "code")), rows),)
     else:
         blocks = (NoteBlock("No recompile: the guards held at every later call."),)
     return Section("recompiles", "Recompiles", str(report.recompile_count), blocks)
@@ -314,14 +197,14 @@ def _bytecode(report: CompileReport) -> Section:
     blocks: list[Block] = []
     for record in report.records:
         if record.modified_bytecode or record.original_bytecode:
-            before, less = _cut_text(record.original_bytecode)
-            after, fewer = _cut_text(record.modified_bytecode)
-            blocks.append(PairBlock(_label(record), CodeBlock("before", before, less), CodeBlock("after", after, fewer)))
+            before, less = cut_text(record.original_bytecode)
+            after, fewer = cut_text(record.modified_bytecode)
+            blocks.append(PairBlock(label(record), CodeBlock("before", before, less), CodeBlock("after", after, fewer)))
         if record.effects:
-            blocks.append(CodeBlock("effects replayed after the graph", *_cut_text("\n".join(record.effects))))
+            blocks.append(CodeBlock("effects replayed after the graph", *cut_text("\n".join(record.effects))))
     if not blocks:
         blocks.append(NoteBlock("No bytecode was rewritten."))
-    return Section("bytecode", "Bytecode", "", _cut_blocks(blocks, "listing"))
+    return Section("bytecode", "Bytecode", "", cut_blocks(blocks, "listing"))
 
 
 def _timings(report: CompileReport) -> Section:
@@ -335,7 +218,7 @@ def _timings(report: CompileReport) -> Section:
             rows.append((record.function, record.compile_id, stage, duration(seconds), f"{seconds / total:.4f}" if total else "0"))
     columns = (("function", "code"), ("compile", "code"), ("stage", "text"), ("time", "number"), ("share", "bar"))
     hits = sum(record.hits for record in report.records)
-    blocks: list[Block] = [_table("", columns, rows)] if rows else [NoteBlock("Nothing was timed.")]
+    blocks: list[Block] = [table("", columns, rows)] if rows else [NoteBlock("Nothing was timed.")]
     if hits:
         blocks.append(NoteBlock(f"Calls answered by compiled code so far: {hits:,}."))
     return Section("timings", "Timings", duration(total) if rows else "", tuple(blocks))
@@ -344,6 +227,7 @@ def _timings(report: CompileReport) -> Section:
 SECTIONS: dict[str, Callable[[CompileReport], Section]] = {
     "source": _source,
     "graphs": _graphs,
+    "kernels": kernels,
     "guards": _guards,
     "breaks": _breaks,
     "recompiles": _recompiles,

@@ -16,7 +16,7 @@ MARKS = {"compiled": "●", "eager": "○", "break": "✖", "": " "}
 WIDTH = 110
 MAX_CELL = 48     # characters of a table's cell
 MAX_LAST = 160    # of one in the last column
-DEFAULT = ("source", "graphs", "guards", "breaks", "recompiles", "timings")
+DEFAULT = ("source", "graphs", "kernels", "guards", "breaks", "recompiles", "timings")
 
 
 def render(report: CompileReport, sections: Sequence[str] | None = None) -> str:
@@ -28,7 +28,7 @@ def render(report: CompileReport, sections: Sequence[str] | None = None) -> str:
         chosen = tuple(name for name in chosen if name == "source")
     for name in chosen:
         section = parts.SECTIONS[name](report)
-        if name in ("breaks", "recompiles") and section.count == "0":
+        if name in ("kernels", "breaks", "recompiles") and section.count == "0":
             continue
         lines += ["", f"── {section.title}{f' ({section.count})' if section.count else ''} ".ljust(60, "─")]
         for block in section.blocks:

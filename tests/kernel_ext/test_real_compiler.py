@@ -148,3 +148,13 @@ def test_report_outside_a_cell():
     assert not again.records and "earlier compiled code answered it" in again.text()
     with pytest.raises(ZeroDivisionError):
         dynamo_nb.report(lambda x: 1 / 0, torch.ones(1))
+
+
+def test_a_backward_graph_joins_the_report_of_its_cell(run):
+    _, out = run("%%compile --backend triton_cpp --show kernels\ndef f(x):\n    return torch.tanh(x).sum()\n"
+                 "x = torch.ones(3, requires_grad=True)\ny = f(x)")
+    assert "forward graph: 2 operations in 1 kernel" in out and "cell:3" in out and "backward graph" not in out
+    _, out = run("y.backward()")
+    assert "backward graph: " in out and "fused into k0" in out
+    _, out = run("f(x).backward()")
+    assert out == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dynamo_nb.core.generated import GeneratedRecord, KernelRecord, NodeFate
 from dynamo_nb.core.records import BreakRecord, CompileRecord, GraphRecord, GuardRecord, Location, NodeRecord
 
 FILE = "/tmp/ipykernel_7/123.py"
@@ -57,12 +58,31 @@ def records() -> list[CompileRecord]:
     return [first, rest, again]
 
 
+class Generated:
+    """What a code generator would hand over."""
+
+    def __init__(self, made: GeneratedRecord) -> None:
+        self.made = made
+
+    def record(self) -> GeneratedRecord:
+        return self.made
+
+
+def generated(word: str) -> Generated:
+    """One kernel and one call, every text of which is `word`."""
+    place = Location(word, 2, word, word)
+    nodes = (NodeFate(word, word, "kernel", (word,), location=place), NodeFate("b", word, "aten", why=word))
+    kernel = KernelRecord(word, word, word, word, word, (word,), (place,), word, word, 8, 8)
+    return Generated(GeneratedRecord(word, nodes, (kernel,), (word,), {word: 0.1}, word))
+
+
 HOSTILE_FILE = "/tmp/<img src=x onerror=document.title='owned'>.py"
 HOSTILE = CompileRecord(
     "0/0", "</pre><script>document.title='owned'</script>", HOSTILE_FILE, 1, 2,
     'def f(x):\n    return x + "</pre><script>document.title=\'owned\'</script>"\n', outcome="compiled",
     graphs=[GraphRecord("<script>document.title='owned'</script>", "</pre><script>document.title='owned'</script>",
-                        (NodeRecord("<b>n</b>", "call_function", "<script>", ("<i>",), "<u>", "<u>"),), "<img src=x onerror=alert(1)>")],
+                        (NodeRecord("<b>n</b>", "call_function", "<script>", ("<i>",), "<u>", "<u>"),), "<img src=x onerror=alert(1)>",
+                        parts=[generated("</pre><script>document.title='owned'</script>")])],
     guards=[GuardRecord("L['<script>']", "EQUALS_MATCH", "L['s'] == '<script>document.title=\"owned\"</script>'")],
     breaks=[BreakRecord("NB<script>", "<script>", "<script>document.title='owned'</script>", "<img src=x onerror=document.title='owned'>",
                         "</pre><script>document.title='owned'</script>", Location(HOSTILE_FILE, 2, "<script>", "<script>"))],

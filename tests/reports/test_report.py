@@ -14,7 +14,8 @@ from dynamo_nb.core import events
 from dynamo_nb.core.records import CompileRecord, GuardRecord
 from dynamo_nb.reports import Collector, CompileReport, FunctionSketch
 from dynamo_nb.reports.assemble import marked_lines
-from dynamo_nb.reports.sections import MAX_ROWS, SECTIONS, as_data, build
+from dynamo_nb.reports.blocks import MAX_ROWS
+from dynamo_nb.reports.sections import SECTIONS, as_data, build
 
 
 def report_of(records, sketches=()) -> CompileReport:

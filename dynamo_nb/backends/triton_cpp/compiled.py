@@ -69,7 +69,7 @@ class CompiledGraph:
 
 def known(expr: sympy.Expr, hints: dict[sympy.Symbol, int]) -> int | None:
     """The value of a size expression in the example; None where a symbol has no hint."""
-    value = expr.xreplace(hints)
+    value = expr.xreplace({symbol: sympy.Integer(hint) for symbol, hint in hints.items()})
     return int(value) if value.is_Integer else None
 
 

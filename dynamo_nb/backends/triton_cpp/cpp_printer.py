@@ -72,7 +72,8 @@ def form_of(kernel: Kernel) -> str:
     for phase in kernel.phases:
         for load in loads(*(s.value for s in phase.statements)):
             if load.buffer not in kernel.local:
-                outer += _stride_is_1(load, last)
+                varies = not phase.loops or bool(load.offset.free_symbols & {v for v, _ in phase.loops})    # else it is read once, before the loops
+                outer += varies and _stride_is_1(load, last)
                 inner += bool(phase.loops) and _stride_is_1(load, phase.loops[-1][0])
     return "outer" if outer > inner else "inner"
 

@@ -26,6 +26,11 @@ class Explanation:
         self._compiled = list(compiled)
         self.graphs: list[GeneratedRecord] = [c.record() for c in self._compiled]
 
+    @classmethod
+    def failed(cls, why: str) -> Explanation:
+        """Of a graph for which nothing could be generated."""
+        return cls([CompiledGraph([], [], [], "", {}, why)])
+
     @property
     def kernels(self) -> list[KernelRecord]:
         return [k for graph in self.graphs for k in graph.kernels]

@@ -23,13 +23,14 @@ from .tensors import LazyTensor
 def fates(gm: torch.fx.GraphModule, lowering: GraphLowering, schedule: Schedule, kernels: dict[int, Kernel], origin: Provenance) -> tuple[NodeFate, ...]:
     """kernels: by step of the schedule."""
     calls = {name: step.why for step in schedule.steps if isinstance(step, AtenCall) for name in step.origins}
-    served = _served(gm, lowering, _kernels_of(schedule, kernels), calls)
+    own = _kernels_of(schedule, kernels)
+    served = _served(gm, lowering, own, calls)
     out = []
     for node in gm.graph.nodes:
         if node.op == "call_function":
             names = tuple(sorted(served[node], key=lambda k: int(k[1:])))
             name, place = origin.of(node)
-            kind = _kind(node, names, calls)
+            kind = _kind(node, names, own, calls)
             why = str(node.args[0]) if kind == "part" else calls.get(node.name, "")
             out.append(NodeFate(node.name, _target(node), kind, names, why, name, place))
     return tuple(out)
@@ -63,16 +64,23 @@ def _in_memory(value: Any) -> bool:
     return value.buffer is not None if isinstance(value, LazyTensor) else isinstance(value, Buffer)
 
 
-def _kind(node: torch.fx.Node, kernels: tuple[str, ...], calls: dict[str, str]) -> str:
+def _kind(node: torch.fx.Node, kernels: tuple[str, ...], own: dict[str, set[str]], calls: dict[str, str]) -> str:
     if node.name in calls:
         return "aten"
+    if node.name in own:        # views too, where somebody needs them laid out in memory
+        return "kernel"
     if isinstance(node.meta.get("val"), (int, torch.SymInt)):
         return "number"
     if node.target is operator.getitem:
         return "part"
-    if is_view(node):
+    if is_view(node) and not _writes(node):
         return "view"
     return "kernel" if kernels else "view" if node.users else "unused"
+
+
+def _writes(node: torch.fx.Node) -> bool:
+    arguments = node.target._schema.arguments if isinstance(node.target, torch._ops.OpOverload) else []
+    return any(a.alias_info is not None and a.alias_info.is_write for a in arguments)
 
 
 def _target(node: torch.fx.Node) -> str:

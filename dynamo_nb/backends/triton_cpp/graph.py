@@ -17,7 +17,7 @@ import torch
 import torch.fx
 
 from .exprs import Exprs, Read
-from .ir import Buffer, DType, Expr, Op, walk
+from .ir import Buffer, DType, Expr, Load, Op, rewrite, text, walk
 from .tensors import LazyTensor, contiguous, from_buffer, sympy_of, variables
 
 LOWERINGS: dict[Any, Callable[..., Any]] = {}
@@ -57,6 +57,12 @@ class Definition:
     inner: tuple[sympy.Expr, ...] = ()
     origins: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        value = text(rewrite(self.value, lambda e: Load(e.dtype, e.buffer, sympy.Tuple(*e.index), e.indirect) if isinstance(e, Read) else None))
+        kept = len(self.sizes)
+        folded = ", ".join(f"{v} < {n}" for v, n in zip(variables(kept + len(self.inner))[kept:], self.inner, strict=True))
+        return f"{self.buffer.name}[{', '.join(map(str, variables(kept)))}] = " + (f"{self.kind} over ({folded}) of {value}" if self.kind else value)
+
 
 @dataclasses.dataclass(eq=False)
 class CheckDefinition(Definition):
@@ -81,6 +87,10 @@ class AtenCall:
     why: str
     origins: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        outs, args = (", ".join(b.name for b in buffers_in(part)) for part in ((self.outs,), (self.args, tuple(self.kwargs.values()))))
+        return f"{outs} = {self.target}({args})    ATen: {self.why}"
+
     def written(self) -> list[Buffer]:
         """The arguments that it changes."""
         arguments = self.target._schema.arguments
@@ -103,6 +113,9 @@ class ViewOf:
     buffer: Buffer
     base: Buffer
     offset: sympy.Expr
+
+    def __str__(self) -> str:
+        return f"{self.buffer.name} = a view of {self.base.name}"
 
 
 Step = Definition | AtenCall | ViewOf

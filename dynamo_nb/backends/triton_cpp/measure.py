@@ -111,6 +111,8 @@ def _tensors(kernel: Kernel, hints: Hints) -> list[torch.Tensor] | None:
             return None
         extent = 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) if 0 not in shape else 0
         out.append(torch.zeros(extent, dtype=buffer.dtype.torch, device=buffer.device).as_strided(shape, steps))
+    if kernel.checks:
+        out.append(torch.zeros(3 * len(kernel.checks), dtype=torch.int64, device=out[0].device))
     return out
 
 

@@ -25,7 +25,8 @@ def traffic(kernel: Kernel) -> tuple[sympy.Expr, sympy.Expr]:
             written.setdefault(statement.buffer, set()).add(_store(statement, kernel.outer))
             for load in loads(statement.value):
                 read.setdefault(load.buffer, set()).add((load.offset, _count(_symbols(load), loops)))
-    return _bytes(kernel, kernel.reads, read), _bytes(kernel, kernel.writes, written)
+    updated = [n for n in kernel.writes if n in read and kernel.buffers[n].kind != "made"]     # what it held before counts, what is read back doesn't
+    return _bytes(kernel, (*kernel.reads, *updated), read), _bytes(kernel, kernel.writes, written)
 
 
 def _bytes(kernel: Kernel, names: Iterable[str], accesses: dict[str, set[Access]]) -> sympy.Expr:
