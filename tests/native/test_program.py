@@ -51,6 +51,20 @@ def test_kernel_gets_integers_and_derived_ones() -> None:
 
 
 @needs_compiler
+def test_kernel_notes_become_exceptions() -> None:
+    """The first check that failed is raised; without a call there is none."""
+    body = """int64_t *note = p[1]; const int64_t *x = p[0];
+        for (int k = 0; k < 2; k++, note += 3) if (x[k] > 5) { note[0] = 1; note[1] = x[k]; note[2] = 5; }"""
+    errors = (("IndexError", "{index} of {size}"), ("RuntimeError", "no number {index}"))
+    program = Program((("t", 0), ("i", 0)), 1, 1, [("checked", kernel("noting", body), (0,), (), ("i", 0), 1, errors)], (("t", 0),))
+    program.call(torch.tensor([5, 5]), 1)
+    program.call(torch.tensor([9, 8]), 0)
+    for values, kind, text in (([9, 5], IndexError, "9 of 5"), ([9, 8], IndexError, "9 of 5"), ([-1, 8], RuntimeError, "no number 8")):
+        with pytest.raises(kind, match=f"^{text}$"):
+            program.call(torch.tensor(values), 1)
+
+
+@needs_compiler
 def test_kernel_is_not_called_for_nothing() -> None:
     crash = kernel("crash", "*(int *)0 = 1;")
     program = Program((("t", 0), ("i", 0)), 1, 1, [("kernel", crash, (0,), (), ("i", 0), 1)], (("t", 0),))
@@ -238,6 +252,8 @@ BAD: list[tuple[type[Exception], str, tuple[Any, ...]]] = [
     (ValueError, "there is no integer 0", (ONE, 2, 0, [("view", 1, 0, (("i", 0),), (1,), 0)], ())),
     (ValueError, "two inputs share slot 0", ((("t", 0), ("t", 0)), 2, 0, [], ())),
     (ValueError, "address is 0", (ONE, 2, 0, [("kernel", 0, (), (), 1, 1)], ())),
+    (ValueError, "step 0 (checked): an error must be an IndexError or", (ONE, 2, 0, [("checked", 1, (), (), 1, 1, (("KeyError", ""),))], ())),
+    (ValueError, "an error must be the exception's name and its text", (ONE, 2, 0, [("checked", 1, (), (), 1, 1, (("IndexError",),))], ())),
     (ValueError, "grain must be 1 or more", (ONE, 2, 0, [("kernel", 1, (), (), 1, 0)], ())),
     (ValueError, "step 0 (alloc): as many strides as sizes", (ONE, 2, 0, [("alloc", 1, torch.float32, CPU, (1,), ())], ())),
     (ValueError, "step 0 (views): unknown kind of step", (ONE, 2, 0, [("views", 1)], ())),

@@ -2,8 +2,9 @@
 
 `print_unit(kernels)` gives a `Unit`: its source defines, for every kernel,
 `extern "C" void NAME(void *const *p, const int64_t *s, int64_t begin, int64_t end)`. p: the data pointers of
-kernel.reads, then of kernel.writes, then, if there are kernel.checks, one to three integers for each (failed, index, size); s: the values of kernel.sizes. The call computes the outer points [begin, end) of
-[0, count); any cut of [0, count) into such runs, on any threads, computes the kernel.
+kernel.reads, then of kernel.writes, then, if there are kernel.checks, one to three integers for each (failed, index, size);
+s: the values of kernel.sizes. The call computes the outer points [begin, end) of [0, count); any cut of [0, count) into
+such runs, on any threads, computes the kernel.
 """
 
 from __future__ import annotations

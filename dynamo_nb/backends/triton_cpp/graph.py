@@ -146,6 +146,7 @@ class GraphLowering:
         self.constants: list[tuple[Buffer, torch.Tensor]] = []
         self.owner: dict[str, torch.fx.Node] = {}       # buffer -> the node whose value it was made for
         self.base: dict[str, str] = {}                  # a view's buffer -> the buffer whose memory it shows
+        self.checked: set[Any] = set()                  # what `check` has been asked for, since memory last changed
         self.order = {node: i for i, node in enumerate(gm.graph.nodes)}
         self.last_use = {arg: i for node, i in self.order.items() for arg in node.all_input_nodes}
 
@@ -292,6 +293,10 @@ class GraphLowering:
 
     def check(self, tensor: LazyTensor, limit: sympy.Expr, error: tuple[str, str], wraps: bool = False) -> None:
         """The graph raises from here on unless every element is in [0, limit)."""
+        key = (id(tensor.value), tensor.sizes, limit, wraps)
+        if key in self.checked:
+            return
+        self.checked.add(key)
         name = f"c{len(self.buffers)}"
         made = self.buffers[name] = Buffer(name, DType.i64, (), (), "check", tensor.device)
         self.owner[name] = self.node
@@ -352,6 +357,7 @@ class GraphLowering:
 
     def before_write(self, written: list[Buffer]) -> None:
         """An operator is about to change these buffers: what later nodes read of them is copied now."""
+        self.checked.clear()
         changed = {self.root(b.name) for b in written}
         for node, value in list(self.env.items()):
             if node.op == "placeholder" or not isinstance(value, LazyTensor) or self.last_use.get(node, -1) <= self.order[self.node]:

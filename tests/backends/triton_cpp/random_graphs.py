@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -89,8 +90,10 @@ class Writer:
             return lambda v: op(v[i])
         if kind < 0.75:
             return self._reduction(i, dim)
-        if kind < 0.92:
+        if kind < 0.85:
             return self._view(i, j, dim)
+        if kind < 0.92:
+            return self._indexing(i, k, dim)
         if kind < 0.96 and self.exact:
             return lambda v: torch.where(v[k] > 0, v[i], v[j])
         dtype = r.choice(DTYPES if self.exact or not x.dtype.is_floating_point else FLOATS)
@@ -124,6 +127,33 @@ class Writer:
             "pad": lambda v: torch.nn.functional.pad(v[i], (1, 2, 0, 1)[: 2 * v[i].dim()], value=3),
             "repeat": lambda v: v[i].repeat(2, *[1] * (v[i].dim() - 1)),
             "reshape": lambda v: v[i].reshape(*v[i].shape[:other], -1), "squeeze": lambda v: v[i].squeeze(dim), "clone": lambda v: v[i].clone(),
+        }
+        return table[kind]
+
+    def _indexing(self, i: int, k: int, dim: int) -> Step:
+        """Reading value i by the places that value k gives: any numbers, brought into bounds."""
+        r, x = self.random, self.values[i]
+        kind = r.choice("index pair apart gather take_along index_select embedding".split())
+        narrow, other, negative = r.choice((torch.int64, torch.int32)), r.randrange(max(x.dim(), 1)), r.random() < 0.5
+        wrapped = r.random() < 0.3
+        if not self.exact:      # a last bit could turn a place
+            k = r.randrange(len(self.inputs))
+
+        def places(v: list[torch.Tensor], size: int, negative: bool = False) -> torch.Tensor:
+            whole = torch.atleast_1d(v[k].nan_to_num(1, 2, 3).clamp(-100, 100).to(narrow))
+            return whole % size - (size if negative else 0) if wrapped else whole.clamp(-size if negative else 0, size - 1)
+
+        def pair(v: list[torch.Tensor], apart: bool) -> torch.Tensor:
+            index: list[Any] = [slice(None)] * v[i].dim()
+            index[dim], index[other] = places(v, v[i].shape[dim], True), places(v, v[i].shape[other])[..., :1]
+            return v[i][(*index[:1], None, *index[1:])] if apart else v[i][tuple(index)]
+
+        table: dict[str, Step] = {
+            "index": lambda v: v[i][(slice(None),) * dim + (places(v, v[i].shape[dim], negative),)],
+            "pair": lambda v: pair(v, False), "apart": lambda v: pair(v, True),
+            "gather": lambda v: v[i].gather(dim, places(v, v[i].shape[dim]).long()), "embedding": lambda v: torch.embedding(v[i], places(v, len(v[i]))),
+            "take_along": lambda v: torch.take_along_dim(v[i], places(v, v[i].shape[dim]).long(), dim),
+            "index_select": lambda v: v[i].index_select(dim, places(v, v[i].shape[dim]).flatten()),
         }
         return table[kind]
 

@@ -5,6 +5,7 @@ In: a kernel and flat memory. Out: the memory after it. And a runner of whole lo
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import sympy
@@ -14,7 +15,7 @@ from torch.utils._sympy.functions import FloorDiv, PythonMod
 from dynamo_nb.backends.triton_cpp.assemble import needed_after
 from dynamo_nb.backends.triton_cpp.emit import Emitter
 from dynamo_nb.backends.triton_cpp.graph import AtenCall, GraphLowering, ViewOf
-from dynamo_nb.backends.triton_cpp.ir import Const, DType, Expr, Index, Kernel, Load, Op, Reduce, Select, walk
+from dynamo_nb.backends.triton_cpp.ir import Check, Const, DType, Expr, Index, Kernel, Load, Op, Reduce, Select, walk
 from dynamo_nb.backends.triton_cpp.schedule import Scheduler
 
 NAMES = {
@@ -108,7 +109,11 @@ def run_kernel(kernel: Kernel, memory: dict[str, torch.Tensor], sizes: dict[Any,
         at = Points({**memory, **local}, (*kernel.outer, *phase.loops), sizes, places)
         for s in phase.statements:
             value = at.value(s.value)
-            if isinstance(s, Reduce):
+            if isinstance(s, Check):
+                inside = (value >= 0) & (value < _number(s.size, sizes))
+                if not inside.all():
+                    raise getattr(builtins, s.error[0])(s.error[1].format(index=int(value[~inside][0]), size=_number(s.size, sizes)))
+            elif isinstance(s, Reduce):
                 _store_fold(s, value, memory, local, kernel, sizes, rows=row_of(0))
             elif s.buffer in local:
                 local[s.buffer][rows.expand(value.shape), at.index(s.offset)] = value

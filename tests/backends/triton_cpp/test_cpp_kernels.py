@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynamo_nb.backends.triton_cpp.ir import REDUCTIONS, Const, DType, Expr, Index, Kernel, Load, Loops, Phase, Reduce, Select, Store, loads
+from dynamo_nb.backends.triton_cpp.ir import REDUCTIONS, Const, DType, Expr, Index, Kernel, Load, Loops, Phase, Reduce, Select, Statement, Store, loads
 
 from .cpp_helpers import ZERO, Built, buffer, buffers, fold, imitate, op, same, symbol, ulps, values
 from .random_kernels import Random, inputs
@@ -206,7 +206,7 @@ def test_random_kernels(seed: int, cuts: list[float]) -> None:
             check(statement, kernel, tensors, points)
 
 
-def check(statement: Store | Reduce, kernel: Kernel, tensors: dict[str, torch.Tensor], points: dict[sympy.Symbol, torch.Tensor]) -> None:
+def check(statement: Statement, kernel: Kernel, tensors: dict[str, torch.Tensor], points: dict[sympy.Symbol, torch.Tensor]) -> None:
     value: Expr = statement.value
     expected = imitate(value, tensors, points)
     got = tensors[statement.buffer]
