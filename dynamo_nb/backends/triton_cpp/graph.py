@@ -350,7 +350,7 @@ class GraphLowering:
         parts = list(walk(result.value))
         operations = [e for e in parts if isinstance(e, Op)]
         reads = sum(isinstance(e, Read) for e in parts)
-        dear = len(self.node.users) > 1 and any(e.name in EXPENSIVE for e in operations)
+        dear = len(self.node.users) > 1 and (any(e.name in EXPENSIVE for e in operations) or _scattered(parts, result.ndim))
         if dear or len(operations) > MAX_OPERATIONS or reads > MAX_READS:
             return self.realized(result, self.node.meta["val"])
         return result
@@ -416,6 +416,13 @@ def is_view(node: torch.fx.Node) -> bool:
         return True
     returns: list[Any] = node.target._schema.returns if isinstance(node.target, torch._ops.OpOverload) else []
     return bool(returns) and returns[0].alias_info is not None
+
+
+def _scattered(parts: list[Expr], ndim: int) -> bool:
+    """Is something read at places that memory's order doesn't give, as a gather's are along the last dimension? Rows of a table are not."""
+    last = variables(ndim)[-1:]
+    places = [e for p in parts if isinstance(p, Read) for e in walk(*p.args)]
+    return any(v in i.free_symbols for e in places if isinstance(e, Read) for i in e.index for v in last)
 
 
 def _same_layout(buffer: Buffer, example: torch.Tensor) -> bool:

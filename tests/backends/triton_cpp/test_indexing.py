@@ -233,3 +233,20 @@ def test_what_shares_a_kernel():
     seen = agree(lambda x, i: x[i] + x.t()[:, i].t() * x.index_select(0, i), x, ids)
     assert sum(len(k.checks) for k in seen.kernels) == 2        # negative indices are some to index only
     assert len(agree(lambda x, i: x.gather(1, i) * 2, x, torch.randint(0, 64, (16, 64))).kernels) == 1
+
+
+def test_folds_of_what_is_gathered():
+    """Gathered once, checked in the loop that folds it too."""
+    x, i = torch.randn(16, 640), torch.randint(0, 640, (16, 640))
+
+    def folds(x, i):
+        y = x.gather(1, i) * 2
+        return [y, y.sum(1), y.amax(1), y.argmax(1), x.gather(1, i).sum(0)]
+
+    run, seen = graph(folds, x, i)
+    for got, want in zip(run([x, i]), folds(x, i), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+    for place, value in (((0, 0), -1), ((15, 639), 640), ((7, 333), -5)):
+        bad = i.clone()
+        bad[place] = value
+        assert result(run, [x, bad]) == result(folds, x, bad) == (RuntimeError, f"index {value} is out of bounds for dimension 1 with size 640")
