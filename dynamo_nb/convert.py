@@ -19,6 +19,7 @@ import torch
 
 from . import native
 from .core import events, trace_rules
+from .core.collector import full_collections_postponed
 from .core.exc import (
     BackendCompilerFailed,
     ConstraintViolationError,
@@ -234,7 +235,8 @@ def _compile(frame: ConvertFrame, unit: Unit, record: CompileRecord) -> GuardedC
     """Trace until the trace ends where code can be written for it; None if the frame runs as plain Python."""
     seen = native.code_data(unit.code).setdefault("seen", SeenValues())
     try:
-        return _settle(frame, unit, record, settings.snapshot(), seen, _finish)
+        with full_collections_postponed():
+            return _settle(frame, unit, record, settings.snapshot(), seen, _finish)
     except SkipFrame as skip:
         return _skip(frame, unit, record, skip)
 

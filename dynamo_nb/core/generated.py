@@ -96,13 +96,15 @@ class GeneratedRecord:
     seconds: dict[str, float]
     source: str = ""
     why: str = ""
+    waits: bool = False     # ATen runs the graph until the C++ is built (options={"tiered": True})
 
     def headline(self) -> str:
         if self.why:
             return f"{self.role} graph: nothing generated: {self.why}"
         calls = sum(n.kind == "aten" for n in self.nodes)
         fused = sum(n.kind == "kernel" for n in self.nodes)
-        return f"{self.role} graph: {_plural(fused, 'operation')} in {_plural(len(self.kernels), 'kernel')}, {_plural(calls, 'call')} of ATen"
+        tier = "; ATen runs it until they are built" if self.waits else ""
+        return f"{self.role} graph: {_plural(fused, 'operation')} in {_plural(len(self.kernels), 'kernel')}, {_plural(calls, 'call')} of ATen{tier}"
 
     def text(self, source: bool = True) -> str:
         """What became of each node, then kernel by kernel: traffic, loops and, unless left out, the source."""

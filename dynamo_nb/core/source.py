@@ -16,6 +16,16 @@ from functools import cached_property
 class Source:
     """Base of all sources. `name` is the Python expression; equality is by structure."""
 
+    def __init_subclass__(cls) -> None:
+        cls.__hash__ = Source.__hash__  # type: ignore[method-assign]  # dataclass leaves a class its own
+
+    def __hash__(self) -> int:
+        """By structure; computed once, since sources are looked up all the time and chains are long."""
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            known = self.__dict__["_hash"] = hash((type(self), *(getattr(self, f.name) for f in dataclasses.fields(self))))
+        return known
+
     @cached_property
     def name(self) -> str:
         return self._expression()
@@ -27,6 +37,14 @@ class Source:
     def parent(self) -> Source | None:
         """The source this one is reached through; None for a root."""
         return getattr(self, "base", None)
+
+    @cached_property
+    def plain(self) -> Source:
+        """The same source without markers that read as their base, anywhere along its chain."""
+        base = self.parent
+        if base is None or base.plain is base:
+            return self
+        return dataclasses.replace(self, base=base.plain)  # type: ignore[call-arg]
 
     @property
     def root(self) -> Source:
@@ -215,6 +233,10 @@ class WeakRefCallSource(ChainedSource):
 @dataclasses.dataclass(frozen=True)
 class NNModuleSource(ChainedSource):
     """Marks that the value is an nn.Module; reads as its base."""
+
+    @cached_property
+    def plain(self) -> Source:
+        return self.base.plain
 
     def _expression(self) -> str:
         return self.base.name

@@ -80,25 +80,9 @@ def accessor(source: s.Source) -> Accessor:
         raise TypeError(f"no accessor for {type(source).__name__} ({source.name}): register one in guards/accessors.py") from None
 
 
-def skip_transparent(source: s.Source) -> s.Source:
-    """The same source without markers that read as their base, anywhere along its chain."""
-    chain: list[s.Source] = []
-    at: s.Source | None = source
-    while at is not None:
-        chain.append(at)
-        at = at.parent
-    if not any(isinstance(link, s.NNModuleSource) for link in chain):
-        return source
-    plain = chain.pop()
-    for link in reversed(chain):
-        if not isinstance(link, s.NNModuleSource):
-            plain = dataclasses.replace(link, base=plain)  # type: ignore[call-arg]
-    return plain
-
-
 def resolve(source: s.Source, scope: Scope) -> Any:
     """The value a source names in this scope; Missing (or what user code raised) when it can't be read."""
-    source = skip_transparent(source)
+    source = source.plain
     parent = source.parent
     base = None if parent is None else resolve(parent, scope)
     return accessor(source).read(source, base, scope)

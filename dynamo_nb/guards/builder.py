@@ -13,7 +13,7 @@ from typing import Any
 from .. import native
 from ..core.source import Assumption, LocalSource, Source
 from . import relations, shapes, tensors
-from .accessors import Names, accessor, skip_transparent
+from .accessors import Names, accessor
 from .kinds import Kind, find_kind, registry
 from .relations import Relation, State
 
@@ -51,7 +51,7 @@ class Guard:
     def reason(self, values: list[Any]) -> str | None:
         """Why the guard fails for these values of its sources; None when it holds."""
         short = self.kind.name in ("TENSOR_MATCH", "STORAGE_OVERLAP", "NO_STORAGE_OVERLAP", "NO_TENSOR_ALIASING")
-        labels = [label_of(source) if short else skip_transparent(source).name for source in self.sources]
+        labels = [label_of(source) if short else source.plain.name for source in self.sources]
         if isinstance(self.kind, Relation):
             return self.kind.reason_of(self.kept, values, labels)
         return self.kind.reason(self.kept, values[0] if values else None, labels[0] if labels else "")
@@ -59,7 +59,7 @@ class Guard:
 
 def label_of(source: Source) -> str:
     """A name for messages: `x` for the local x, the source's expression for anything else."""
-    source = skip_transparent(source)
+    source = source.plain
     return source.local_name if type(source) is LocalSource else source.name
 
 
@@ -74,7 +74,7 @@ class GuardBuilder:
 
     def node(self, source: Source) -> Any:
         """The native node of a source, made with its parents when it is new."""
-        source = skip_transparent(source)
+        source = source.plain
         found = self._nodes.get(source)
         if found is not None:
             return found
@@ -122,7 +122,7 @@ class GuardBuilder:
             if kind.scope == "value" and not own:
                 raise ValueError("the kind needs a source")
             return Guard(
-                kind, tuple(map(skip_transparent, (*own, *others))), kind.prepare(assumption.payload), assumption.file, assumption.line
+                kind, tuple(source.plain for source in (*own, *others)), kind.prepare(assumption.payload), assumption.file, assumption.line
             )
         except (TypeError, ValueError) as error:
             raise _build_error(assumption, error) from error
@@ -152,7 +152,7 @@ def _build_error(assumption: Assumption, error: Exception) -> GuardBuildError:
 def _dedupe_key(assumption: Assumption) -> Any:
     if isinstance(registry.get(assumption.kind), relations.GlobalState):
         return "GLOBAL_STATE"
-    source = None if assumption.source is None else skip_transparent(assumption.source)
+    source = None if assumption.source is None else assumption.source.plain
     return (source, assumption.kind, tuple(map(_payload_key, assumption.payload)))
 
 

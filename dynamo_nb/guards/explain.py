@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.records import GuardRecord, Location
 from ..core.source import Source
-from .accessors import Scope, accessor, skip_transparent
+from .accessors import Scope, accessor
 from .builder import Guard, label_of
 from .relations import State
 from .shapes import ShapeEnv
@@ -29,7 +29,7 @@ class Reader:
         self.values: dict[Source, Any] = {}
 
     def value(self, source: Source) -> Any:
-        source = skip_transparent(source)
+        source = source.plain
         if source in self.values:
             return self.values[source]
         parent = source.parent
@@ -69,7 +69,7 @@ def in_tree_order(guards: list[Guard]) -> list[Guard]:
     place: dict[Source, int] = {}
 
     def visit(source: Source) -> tuple[int, ...]:
-        source = skip_transparent(source)
+        source = source.plain
         above = () if source.parent is None else visit(source.parent)
         return (*above, place.setdefault(source, len(place)))
 

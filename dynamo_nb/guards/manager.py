@@ -15,7 +15,7 @@ from typing import Any
 from ..core.records import GuardRecord
 from ..core.source import Assumption, Source
 from . import explain, strict
-from .accessors import Scope, resolve, skip_transparent
+from .accessors import Scope, resolve
 from .builder import Guard, GuardBuilder, GuardBuildError
 from .content import describe
 
@@ -100,7 +100,7 @@ def _value_types(wrapper: GuardManagerWrapper, scope: Scope) -> dict[str, str]:
     """Type texts of every node's value at trace time, for the tree print."""
     found: dict[str, str] = {}
     reader = explain.Reader(scope)
-    todo: list[Source] = [skip_transparent(source) for guard in wrapper.guards for source in guard.sources]
+    todo: list[Source] = [source.plain for guard in wrapper.guards for source in guard.sources]
     while todo:
         source = todo.pop()
         if source.name in found:
@@ -110,7 +110,7 @@ def _value_types(wrapper: GuardManagerWrapper, scope: Scope) -> dict[str, str]:
         except explain.Unreadable:
             found[source.name] = ""
         if source.parent is not None:
-            todo.append(skip_transparent(source.parent))
+            todo.append(source.parent.plain)
     return found
 
 

@@ -6,6 +6,7 @@ compiler falls back to ATen operator by operator; the reason stands in the repor
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import os
@@ -31,20 +32,23 @@ from .inplace import update_in_place
 from .ir import Kernel
 from .provenance import Provenance
 from .schedule import Group, Schedule, Scheduler
+from .tiered import Tiered
+from .verify import Verified
 
 log = artifact_logger("output_code")
 
 
 def compile_graph(
     gm: torch.fx.GraphModule, inputs: list[Any], seen: list[CompiledGraph] | None = None, codegen: str = "", role: str = "",
-    provenance: Provenance | None = None,
+    provenance: Provenance | None = None, tiered: bool = False, verify: bool = False,
 ) -> Any:
     """An AOTAutograd compiler: a boxed callable for an ATen graph; what became of it is added to `seen`.
 
     role: forward, backward or inference; provenance: of the captured graph. Both are for reports.
     """
+    plain = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph)) if tiered or verify else gm
     try:
-        run, compiled = _generate(gm, codegen, provenance or Provenance())
+        run, compiled = _generate(gm, codegen, provenance or Provenance(), boxed(plain.forward) if tiered else None)
     except Exception as err:
         if not isinstance(err, NotLowered):
             if raises_internal_errors():
@@ -53,6 +57,11 @@ def compile_graph(
         why = str(err) if isinstance(err, NotLowered) else f"internal error, {type(err).__name__}: {err}"
         run, compiled = boxed(run_as_is(gm, inputs)), CompiledGraph([], [], [], "", {}, why)
     compiled.role = role
+    if isinstance(run, Tiered):
+        compiled.waits = True
+        run.changed = functools.partial(_took_over, compiled)
+    if verify:
+        run = Verified(run, plain, compiled.nodes, lambda part: _generate(part, codegen, Provenance())[0])
     if seen is not None:
         seen.append(compiled)
     if log.isEnabledFor(20):
@@ -61,7 +70,12 @@ def compile_graph(
     return run
 
 
-def _generate(gm: torch.fx.GraphModule, codegen: str, provenance: Provenance) -> tuple[Any, CompiledGraph]:
+def _took_over(compiled: CompiledGraph) -> None:
+    compiled.waits = False
+    events.emit("generated", compiled)
+
+
+def _generate(gm: torch.fx.GraphModule, codegen: str, provenance: Provenance, aten: Any = None) -> tuple[Any, CompiledGraph]:
     clock = [time.perf_counter()]
     update_in_place(gm)
     lowering = GraphLowering(gm)
@@ -71,7 +85,7 @@ def _generate(gm: torch.fx.GraphModule, codegen: str, provenance: Provenance) ->
     schedule = Scheduler(lowered).run()
     kernels = _kernels(lowered, schedule)
     clock.append(time.perf_counter())
-    program, source = make(lowered, schedule, kernels)
+    program, source = make(lowered, schedule, kernels, aten)
     clock.append(time.perf_counter())
     seconds = dict(zip(("lower", "schedule", "build"), (b - a for a, b in itertools.pairwise(clock)), strict=True))
     aten = [(str(s.target), s.why) for s in schedule.steps if isinstance(s, AtenCall)]
@@ -90,7 +104,7 @@ def _writer(lowered: LoweredGraph, codegen: str) -> Any:
     raise NotLowered(f"tensors on {', '.join(sorted(devices))}")
 
 
-def _triton(lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel]) -> tuple[Any, str]:
+def _triton(lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel], aten: Any = None) -> tuple[Any, str]:
     from .triton_index import CannotPrint
     from .triton_runner import TritonRunner
 
@@ -111,22 +125,30 @@ def _kernels(lowered: LoweredGraph, schedule: Schedule) -> dict[int, Kernel]:
     return made
 
 
-def _program(lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel]) -> tuple[Any, str]:
+def _program(lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel], aten: Any = None) -> tuple[Any, str]:
+    """aten: what runs meanwhile, where the C++ may be built in a thread."""
     unit = cpp_printer.print_unit([k for k in kernels.values() if k.phases])
     assembler = Assembler(lowered, schedule, kernels, {name: (launch.count, launch.grain) for name, launch in unit.kernels.items()})
     assembler.assemble()
-    source, library = "", None
-    if unit.kernels or assembler.integers.derived:
-        source = unit.extended(derived_function(assembler.integers)).source
-        library = cpp_build.load(source)
-        if library is None:
-            raise NotLowered("no working C++ compiler")
+    finish = functools.partial(_finished, lowered, assembler)
+    if not unit.kernels and not assembler.integers.derived:
+        return finish(None), ""
+    source = unit.extended(derived_function(assembler.integers)).source
+    library = cpp_build.load(source, build=aten is None)
+    if library is not None:
+        return finish(library), source
+    if aten is None or cpp_build.compiler() is None:
+        raise NotLowered("no working C++ compiler")
+    return Tiered(aten, lambda: finish(built) if (built := cpp_build.load(source)) is not None else None), source
+
+
+def _finished(lowered: LoweredGraph, assembler: Assembler, library: cpp_build.Library | None) -> Any:
     steps = assembler.with_addresses(library.address) if library is not None else assembler.steps
     pool_limit(min(settings.buffer_pool_mb << 20, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8))
     program = Program(assembler.inputs(), len(assembler.slots), len(assembler.integers.places), steps, assembler.outputs())
     absent = [i for i, value in enumerate(lowered.inputs) if value is None]
     constants, measured = [t for _, t in lowered.constants], list(assembler.integers.measured.values())
-    return Runner(program, constants, absent, measured) if constants or absent or measured else program, source
+    return Runner(program, constants, absent, measured) if constants or absent or measured else program
 
 
 def derived_function(integers: Integers) -> str:
@@ -162,15 +184,16 @@ class Runner:
 def triton_cpp(gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inputs: list[Any] | None = None, **options: Any) -> Any:
     """Our own code generator: fused C++ kernels on the CPU, Triton kernels on CUDA devices; everything else is called.
 
-    options: codegen, "triton" for Triton on the CPU too (in its interpreter, with TRITON_INTERPRET=1).
+    options: codegen, "triton" for Triton on the CPU too (in its interpreter, with TRITON_INTERPRET=1); tiered, let ATen run the graph
+    until the C++ is built (`tiered.py`); verify, compare every call with ATen (`verify.py`).
     """
-    unknown = sorted(set(options) - {"codegen"})
-    if unknown or options.get("codegen", "") not in ("", "cpp", "triton"):
-        raise ValueError(f"triton_cpp takes the option codegen='cpp' or 'triton', not {options}")
+    chosen = {name: options.pop(name) for name in ("codegen", "tiered", "verify") if name in options}
+    if options or chosen.get("codegen", "") not in ("", "cpp", "triton"):
+        raise ValueError(f"triton_cpp takes the options codegen='cpp' or 'triton', tiered and verify (True or False), not {options or chosen}")
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     seen: list[CompiledGraph] = []
-    compiler = functools.partial(compile_graph, seen=seen, codegen=options.get("codegen", ""), provenance=Provenance(gm))
+    compiler = functools.partial(compile_graph, seen=seen, provenance=Provenance(gm), **chosen)
     roles = {f"{short}_compiler": functools.partial(compiler, role=role) for short, role in (("fw", "forward"), ("bw", "backward"), ("inference", "inference"))}
     run = aot_compile(gm, example_inputs, fake_inputs, **roles, decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition)
     run.generated_graphs = seen  # type: ignore[attr-defined]

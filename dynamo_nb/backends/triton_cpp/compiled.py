@@ -39,13 +39,16 @@ class CompiledGraph:
     hints: dict[sympy.Symbol, int] = dataclasses.field(default_factory=dict)
     role: str = ""
     language: str = "C++"
+    waits: bool = False                 # does ATen still run it while the C++ is built?
     _record: GeneratedRecord | None = None
+    _waited: bool = False
 
     def record(self) -> GeneratedRecord:
-        if self._record is None:
+        if self._record is None or self._waited != self.waits:
+            self._waited = self.waits
             sources = {found["name"]: found[0] for found in _FUNCTION[self.language].finditer(self.source)}
             kernels = tuple(self._kernel(k, sources.get(k.name, "")) for k in self.kernels if k.phases)
-            self._record = GeneratedRecord(self.role or "whole", self.nodes, kernels, tuple(self.decisions), self.seconds, self.source, self.why)
+            self._record = GeneratedRecord(self.role or "whole", self.nodes, kernels, tuple(self.decisions), self.seconds, self.source, self.why, self.waits)
         return self._record
 
     def text(self) -> str:

@@ -66,27 +66,29 @@ def clear() -> None:
             cached.cache_clear()
 
 
-def load(source: str) -> Library | None:
+def load(source: str, build: bool = True) -> Library | None:
+    """The compiled unit, built unless memory or disk has it; None, with one warning, where that fails. build=False: None if it would have to be built."""
+    command = compiler()
+    if command is None:
+        return _unavailable("no C++ compiler: none of $CXX, g++, c++, clang++ is a program. Install one or set CXX; until then ATen runs these graphs")
+    version = _compiler_version(command)
+    if version is None:
+        return _unavailable(f"the C++ compiler {shlex.join(command)} does not run. Repair it or set CXX; until then ATen runs these graphs")
+    key = _key(source, command, version)
     with _lock:
-        command = compiler()
-        if command is None:
-            return _unavailable("no C++ compiler: none of $CXX, g++, c++, clang++ is a program. Install one or set CXX; until then ATen runs these graphs")
-        version = _compiler_version(command)
-        if version is None:
-            return _unavailable(f"the C++ compiler {shlex.join(command)} does not run. Repair it or set CXX; until then ATen runs these graphs")
-        key = _key(source, command, version)
-        if key not in _libraries:
-            library = _from_disk(key) or _build(source, key, command, version)
-            if library is None:
-                return None
-            _libraries[key] = library
-        return _libraries[key]
+        known = _libraries.get(key) or _from_disk(key)
+    library = known or (_build(source, key, command, version) if build else None)
+    if library is None:
+        return None
+    with _lock:
+        return _libraries.setdefault(key, library)
 
 
 def _unavailable(reason: str) -> Library | None:
-    if reason not in _warned:
-        _warned.add(reason)
-        log.warning("%s", reason)
+    with _lock:
+        if reason not in _warned:
+            _warned.add(reason)
+            log.warning("%s", reason)
     return None
 
 
