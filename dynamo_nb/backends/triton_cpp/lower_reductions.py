@@ -11,15 +11,18 @@ from typing import Any
 import sympy
 import torch
 
-from .exprs import ONE, ZERO, Exprs, floordiv
+from .exprs import ONE, ZERO, Exprs, Read, floordiv
 from .graph import GraphLowering, NotLowered, lowers
-from .ir import DType, Expr
+from .ir import DType, Expr, walk
 from .lower_pointwise import supported
 from .tensors import LazyTensor, from_buffer, product, variable
 
 aten = torch.ops.aten
 prims = torch.ops.prims
 Dims = Sequence[int] | int | None
+PARTED = ("sum", "prod", "max", "min", "any", "all")
+MANY = 1 << 18      # elements from which one number is folded in parts
+PART = 1 << 15      # at most so many elements a part, where a single dimension is cut
 
 
 def dims_of(x: LazyTensor, dims: Dims) -> list[int]:
@@ -35,6 +38,12 @@ def fold(g: GraphLowering, x: LazyTensor, dims: list[int], kind: str, dtype: DTy
         one = x.with_value(g.exprs.const(0, DType.i64)) if kind in ("argmax", "argmin") else cast(x, dtype)
         return one if keepdim else one.squeeze(dims)
     kept = [d for d in range(x.ndim) if d not in dims]
+    if kind in PARTED and all(x.sizes[d] == 1 for d in kept):
+        parts = in_parts(g, x, [d for d in dims if x.sizes[d] != 1])
+        if parts is not None:
+            whole, first, rest = parts
+            total = fold(g, fold(g, whole, rest, kind, dtype, True), [first], kind, dtype, True)
+            return total.of((ONE,) * (x.ndim if keepdim else len(kept)), [sympy.Integer(0)] * total.ndim)
     index: list[sympy.Expr] = [sympy.Integer(0)] * x.ndim
     for place, d in enumerate((*kept, *dims)):
         index[d] = variable(place)
@@ -46,6 +55,35 @@ def fold(g: GraphLowering, x: LazyTensor, dims: list[int], kind: str, dtype: DTy
         for d in dims:
             out = out.unsqueeze(d)
     return out
+
+
+def in_parts(g: GraphLowering, x: LazyTensor, dims: list[int]) -> tuple[LazyTensor, int, list[int]] | None:
+    """Where everything is folded into one number: the tensor, which dimension tells parts for several threads apart, and the others.
+
+    None where there is too little for that, or sizes that don't divide.
+    """
+    total = product([x.sizes[d] for d in dims])
+    if not total.is_Integer or total < MANY:
+        return None
+    if len(dims) > 1:
+        first = max(dims, key=lambda d: (_stride(g, x, d), -d))
+        return (x, first, [d for d in dims if d != first]) if 8 <= x.sizes[first] <= total // 64 else None
+    length = next((n for n in range(PART, PART // 32, -1) if total % n == 0), None)
+    if length is None:
+        return None
+    index = [variable(0) * length + variable(1) if d == dims[0] else sympy.Integer(0) for d in range(x.ndim)]
+    return x.of((total // length, sympy.Integer(length)), index), 0, [1]
+
+
+def _stride(g: GraphLowering, x: LazyTensor, dim: int) -> int:
+    """How far apart in memory neighbours in a dimension are, in what is read; 0 where that isn't known."""
+    found = [0]
+    for read in walk(x.value):
+        if isinstance(read, Read):
+            for index, stride in zip(read.index, g.buffers[read.buffer].strides, strict=True):
+                step = index.coeff(variable(dim)) * stride
+                found.append(int(step) if step.is_Integer else 0)
+    return max(found)
 
 
 def compute_type(dtype: DType) -> DType:

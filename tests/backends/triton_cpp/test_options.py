@@ -113,7 +113,8 @@ def dropout_and_state(x, s):
 
 
 @pytest.mark.parametrize("make", [
-    lambda: (torch.randn(4, 3), torch.zeros(3)), lambda: (torch.randn(8, 6)[::2, ::2], torch.zeros(3)), lambda: (torch.randn(1, 3).expand(4, 3), torch.zeros(3)),
+    lambda: (torch.randn(4, 3), torch.zeros(3)), lambda: (torch.randn(8, 6)[::2, ::2], torch.zeros(3)),
+    lambda: (torch.randn(1, 3).expand(4, 3), torch.zeros(3)),
 ])
 def test_a_verified_graph_does_what_eager_does(make, warnings):
     compiled = dynamo_nb.compile(dropout_and_state, options={"verify": True})
