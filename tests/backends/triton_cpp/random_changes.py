@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 def change(writer: Writer, i: int, j: int, k: int) -> Step:
     """In inexact programs nothing changes the first input (what others branch by), and integers take only integers."""
     x, r = writer.values[i], writer.random
+    if any(shares(x, y) and any(s == 0 and n > 1 for s, n in zip(y.stride(), y.shape, strict=True)) for y in writer.values):
+        return refused      # torch's functionalisation doesn't do parts of expanded tensors
     if not writer.exact:
         k = 0
         fixed = shares(x, writer.values[0]) or not (x.dtype.is_floating_point or not writer.values[j].dtype.is_floating_point)
@@ -113,14 +115,15 @@ def _placed(writer: Writer, i: int, j: int, k: int, dim: int) -> Step:
     size = max(x.shape[dim], 1)
     once = [p - size if r.random() < 0.3 else p for p in r.sample(range(size), r.randint(1, size))]
     above = [p % size for p in once]
-    number, before = r.choice((0, 1, -2)), (slice(None),) * dim
+    number = r.choice((0, 1, -2))
+    before: list[Any] = [slice(None)] * dim
 
     def put(v: list[torch.Tensor], value: Any) -> torch.Tensor:
         v[i][(*before, torch.tensor(once))] = value
         return v[i]
 
     def repeated(v: list[torch.Tensor]) -> torch.Tensor:
-        v[i][(*before, v[k].nan_to_num(1, 2, 3).clamp(-100, 100).long() % v[i].shape[dim])] = number
+        v[i][(*before, torch.atleast_1d(v[k].nan_to_num(1, 2, 3).clamp(-100, 100).long() % v[i].shape[dim]))] = number
         return v[i]
 
     def along(x: torch.Tensor) -> torch.Tensor:

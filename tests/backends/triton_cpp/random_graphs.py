@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from dynamo_nb.backends.aot import aot_compile, decompositions, run_as_is
 from dynamo_nb.backends.triton_cpp.backend import compile_graph, triton_cpp
-from tests.backends.triton_cpp.random_changes import change
+from tests.backends.triton_cpp.random_changes import change, shares
 from tests.backends.triton_cpp.reference import run_graph
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -164,13 +164,15 @@ class Writer:
         return table[kind]
 
     def program(self) -> Callable[..., list[torch.Tensor]]:
+        """Its function; of tensors, and `noise`: whether what each step computes is off by a last bit."""
         count, steps = len(self.inputs), list(self.steps)
         results = sorted({len(self.values) - 1, *(self.random.randrange(len(self.values)) for _ in range(3))} - set(range(count)))
 
-        def run(*inputs: torch.Tensor) -> list[torch.Tensor]:
-            values = list(inputs)
+        def run(*inputs: torch.Tensor, noise: bool = False) -> list[torch.Tensor]:
+            values = [_off(v) if noise else v for v in inputs]
             for step in steps:
-                values.append(step(values))
+                value = step(values)
+                values.append(_off(value) if noise and not any(shares(value, v) for v in values) else value)
             return [values[i] for i in results]
 
         return run
@@ -181,6 +183,12 @@ def twins(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     memory = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in tensors}
     copies = {at: storage.clone() for at, storage in memory.items()}
     return [torch.empty(0, dtype=t.dtype).set_(copies[t.untyped_storage().data_ptr()], t.storage_offset(), t.size(), t.stride()) for t in tensors]
+
+
+def _off(value: torch.Tensor) -> torch.Tensor:
+    if value.dtype.is_floating_point and value.numel():
+        value.mul_(1 + torch.finfo(value.dtype).eps * torch.randint_like(value, -1, 2))
+    return value
 
 
 def memory_of(t: torch.Tensor) -> torch.Tensor:
@@ -202,7 +210,9 @@ def check(seed: int, reference: bool = False, codegen: str = "") -> str:
         if not different:
             return ""
         plain = _plain(gm, writer, want)
-    different = [n for n in different if not difference(want[n], plain[n], wide)]      # else the decompositions differ from eager already
+        noisy = want if writer.exact else _results(lambda inputs: program(*inputs, noise=True), writer.inputs)
+    # Not where the decompositions differ from eager already, nor where a last bit makes a difference.
+    different = [n for n in different if not difference(want[n], plain[n], wide) and not difference(want[n], noisy[n], wide / 4)]
     return f"seed {seed}, result {different[0]} of {len(want)}: {difference(want[different[0]], got[different[0]], wide)}" if different else ""
 
 
@@ -256,4 +266,5 @@ def main(count: int, first: int = 0, codegen: str = "") -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:3]), *sys.argv[3:4]) if len(sys.argv) > 1 else main(200))
+    count, first = (*map(int, sys.argv[1:3]), *(200, 0)[len(sys.argv) - 1:])
+    sys.exit(main(count, first, "".join(sys.argv[3:])))

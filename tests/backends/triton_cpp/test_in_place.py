@@ -194,8 +194,9 @@ def test_any_order_of_changes(steps):
 
 
 COPIES = {
-    "clone": torch.clone, "no fold": lambda x: x.amax((), keepdim=True) if x.dim() == 0 else x.reshape(1, *x.shape).sum(0), "to": lambda x: x.to(x.dtype, copy=True),
-    "pad": lambda x: F.pad(x, [0, 0]) if x.dim() else torch.cat([x.view(1)]).view(()), "repeat": lambda x: x.repeat([1] * x.dim()),
+    "clone": torch.clone, "no fold": lambda x: x.amax((), keepdim=True) if x.dim() == 0 else x.reshape(1, *x.shape).sum(0),
+    "to": lambda x: x.to(x.dtype, copy=True), "pad": lambda x: F.pad(x, [0, 0]) if x.dim() else torch.cat([x.view(1)]).view(()),
+    "repeat": lambda x: x.repeat([1] * x.dim()),
 }
 SHOWN = {
     "itself": lambda y: y, "flat": lambda y: y.view(-1), "part": lambda y: y.view(-1)[:1], "bits": lambda y: y.view(torch.int32),
