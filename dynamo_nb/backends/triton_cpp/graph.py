@@ -47,7 +47,7 @@ def lowers(*targets: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 class Definition:
     """buffer[d0, …] = value, or its fold of kind `kind` over the inner variables that follow the outer ones.
 
-    sizes: of the outer variables (the buffer's, 1 where elements share memory); inner: of the folded ones.
+    sizes: of the outer variables (the buffer's, 1 where elements share memory and there are some); inner: of the folded ones.
     """
 
     buffer: Buffer
@@ -298,7 +298,8 @@ class GraphLowering:
         return made
 
     def define(self, buffer: Buffer, value: Expr, kind: str = "", inner: tuple[sympy.Expr, ...] = (), origins: tuple[str, ...] = ()) -> None:
-        sizes = tuple(sympy.Integer(1) if stride == 0 else size for size, stride in zip(buffer.sizes, buffer.strides, strict=True))
+        shared = [stride == 0 and size.is_positive is True for size, stride in zip(buffer.sizes, buffer.strides, strict=True)]
+        sizes = tuple(sympy.Integer(1) if one else size for size, one in zip(buffer.sizes, shared, strict=True))
         self.steps.append(Definition(buffer, sizes, value, kind, inner, origins or (self.node.name,)))
 
     def check(self, tensor: LazyTensor, limit: sympy.Expr, error: tuple[str, str], wraps: bool = False) -> None:

@@ -234,3 +234,23 @@ def test_views_of_results_show_them_before_a_change():
 
     torch.manual_seed(0)
     check(fn, torch.randn(3, 4))
+
+
+def put_one(x, k):
+    y = x * 2
+    y[k] = 1.0
+    return y
+
+
+def spread(x, k):
+    n = x.shape[0] - 2
+    return (k[:1] * 2).expand(3, 0).cumsum(0), torch.full((4, n), 2.0).expand(5, 4, -1).cumsum(0), x.new_ones(1).expand(n).cumsum(0)
+
+
+@pytest.mark.parametrize("fn", [put_one, spread])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_nothing_is_written_where_expanded_memory_has_no_elements(fn, dynamic):
+    compiled = dynamo_nb.compile(fn, dynamic=dynamic)
+    for shape in ((5, 0), (2, 3), (5, 3), (3, 4), (2, 0)):
+        args = torch.randn(shape), torch.tensor([0, 1])
+        torch.testing.assert_close(compiled(*args), fn(*args))
