@@ -20,7 +20,10 @@ def libraries() -> list[str]:
     from dynamo_nb.backends.triton_cpp import cpp_build
 
     command = cpp_build.compiler()
-    found = [subprocess.run([*command, f"-print-file-name={name}.so"], capture_output=True, text=True).stdout.strip() for name in ("libasan", "libubsan")] if command else []
+    if command is None:
+        return []
+    asked = [subprocess.run([*command, f"-print-file-name={name}.so"], capture_output=True, text=True) for name in ("libasan", "libubsan")]
+    found = [done.stdout.strip() for done in asked]
     return found if all(os.path.isabs(path) for path in found) else []
 
 
