@@ -161,7 +161,7 @@ class Body:
             level = self.depth
         condition = self.condition(path)
         level = max(level, condition.level)
-        key = (load.buffer, offset, condition.text)
+        key = (load.buffer, load.dtype, offset, condition.text)
         if key not in self.loaded:
             self.loaded[key] = self.assign(load.dtype, self.memory.read(load.buffer, load.dtype, self.masked(load, offset, condition.text, level)), level)
         return self.loaded[key]

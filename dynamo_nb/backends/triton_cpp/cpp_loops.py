@@ -76,6 +76,8 @@ class _Nest:
 
     def store(self, s: Store, value: Value) -> str:
         dtype = self.kernel.buffers[s.buffer].dtype
+        if exprs.is_half(dtype) and s.value.dtype is DType.i16:
+            return f"{self.memory.at(s.buffer, self.index(s.offset))} = (u16){value.text};"
         text = exprs.cast(s.value.dtype, dtype, value.text)
         return f"{self.memory.at(s.buffer, self.index(s.offset))} = {self.memory.write(s.buffer, dtype, text)};"
 

@@ -17,6 +17,7 @@ import sympy
 
 from . import cpp_exprs as exprs
 from . import cpp_math
+from .cpp_bits import moved_as_bits
 from .cpp_body import Memory
 from .cpp_loops import STRIP, check_name, nest
 from .ir import Kernel, Load, Loops, Op, Reduce, loads, walk
@@ -56,6 +57,7 @@ class Unit:
 def print_unit(kernels: list[Kernel]) -> Unit:
     texts, launches = [], {}
     for kernel in kernels:
+        kernel = moved_as_bits(kernel)
         form = form_of(kernel)
         texts.append(_Function(kernel, form).text())
         launches[kernel.name] = _launch(kernel, form)

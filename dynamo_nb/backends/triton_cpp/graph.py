@@ -47,7 +47,7 @@ def lowers(*targets: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 class Definition:
     """buffer[d0, …] = value, or its fold of kind `kind` over the inner variables that follow the outer ones.
 
-    sizes: of the outer variables (the buffer's, 1 where elements share memory); inner: of the folded ones.
+    sizes: of the outer variables (the buffer's, 1 where elements share memory and there are some); inner: of the folded ones.
     """
 
     buffer: Buffer
@@ -148,7 +148,7 @@ class GraphLowering:
         self.base: dict[str, str] = {}                  # a view's buffer -> the buffer whose memory it shows
         self.checked: set[Any] = set()                  # what `check` has been asked for, since memory last changed
         self.order = {node: i for i, node in enumerate(gm.graph.nodes)}
-        self.last_use = {arg: i for node, i in self.order.items() for arg in node.all_input_nodes}
+        self.last_use = _last_uses(self.order)
 
     def run(self) -> LoweredGraph:
         outputs: list[Any] = []
@@ -234,14 +234,24 @@ class GraphLowering:
         lowered = self.env[value]
         if not isinstance(lowered, LazyTensor):
             return lowered
-        root = self._view_root(value)
-        if root is not value and isinstance(self.env.get(root), LazyTensor):
-            return self._view_of(self.placed(root), root.meta["val"], value.meta["val"])
-        if isinstance(lowered.value, Read) and not is_view(value) and self.owner[lowered.value.buffer] is not value:
-            made = self.new_buffer(value.meta["val"], "made")
-            self.define(made, lowered.value, origins=(value.name,))
-            return made
-        return self.placed(value)
+        return self._shown(value, own=True)
+
+    def _shown(self, node: torch.fx.Node, own: bool) -> Buffer:
+        """The buffer of a value; own: of which views may become results."""
+        root = self._view_root(node) if own else node
+        if root is not node and isinstance(self.env.get(root), LazyTensor):
+            return self._view_of(self._own(root), root.meta["val"], node.meta["val"])
+        return self._own(node) if own else self.placed(node)
+
+    def _own(self, node: torch.fx.Node) -> Buffer:
+        """The buffer of a result, or of what results are views of."""
+        lowered = self.env[node]
+        if isinstance(lowered.value, Read) and not is_view(node) and self.owner[lowered.value.buffer] is not node:
+            made = self.new_buffer(node.meta["val"], "made")
+            self.define(made, lowered.value, origins=(node.name,))
+            self.env[node] = from_buffer(self.exprs, made)
+            self.owner[made.name] = node
+        return self.placed(node)
 
     def _view_root(self, node: torch.fx.Node) -> torch.fx.Node:
         """The node whose memory a view shows; what ATen made shows the right memory already."""
@@ -288,7 +298,8 @@ class GraphLowering:
         return made
 
     def define(self, buffer: Buffer, value: Expr, kind: str = "", inner: tuple[sympy.Expr, ...] = (), origins: tuple[str, ...] = ()) -> None:
-        sizes = tuple(sympy.Integer(1) if stride == 0 else size for size, stride in zip(buffer.sizes, buffer.strides, strict=True))
+        shared = [stride == 0 and size.is_positive is True for size, stride in zip(buffer.sizes, buffer.strides, strict=True)]
+        sizes = tuple(sympy.Integer(1) if one else size for size, one in zip(buffer.sizes, shared, strict=True))
         self.steps.append(Definition(buffer, sizes, value, kind, inner, origins or (self.node.name,)))
 
     def check(self, tensor: LazyTensor, limit: sympy.Expr, error: tuple[str, str], wraps: bool = False) -> None:
@@ -378,7 +389,7 @@ class GraphLowering:
     def aten_call(self, node: torch.fx.Node, why: str) -> Any:
         def prepared(arg: Any) -> Any:
             if isinstance(arg, torch.fx.Node):
-                return self.placed(arg) if isinstance(self.env[arg], LazyTensor) else self.env[arg]
+                return self._shown(arg, is_view(node)) if isinstance(self.env[arg], LazyTensor) else self.env[arg]
             return arg
 
         args, kwargs = torch.fx.node.map_arg(node.args, prepared), torch.fx.node.map_arg(node.kwargs, prepared)
@@ -416,6 +427,16 @@ def is_view(node: torch.fx.Node) -> bool:
         return True
     returns: list[Any] = node.target._schema.returns if isinstance(node.target, torch._ops.OpOverload) else []
     return bool(returns) and returns[0].alias_info is not None
+
+
+def _last_uses(order: dict[torch.fx.Node, int]) -> dict[torch.fx.Node, int]:
+    """The last place where each node's value is needed; a result that is a view needs what it shows."""
+    last = {arg: i for node, i in order.items() for arg in node.all_input_nodes}
+    for node in reversed(order):
+        shown = node.args[0] if node.op == "call_function" and is_view(node) and node.args else None
+        if isinstance(shown, torch.fx.Node) and last.get(node) == len(order) - 1:
+            last[shown] = last[node]
+    return last
 
 
 def _scattered(parts: list[Expr], ndim: int) -> bool:

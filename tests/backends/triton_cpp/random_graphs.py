@@ -1,8 +1,10 @@
 """Random programs of 5 to 40 tensor operators: sizes, strides, dtypes and sharing at random; compiled by triton_cpp against eager.
 
 Even seeds use operators whose results are exact, with comparisons and rounding, and are compared bit for bit (folds of
-floats apart); odd ones use transcendental functions, and nothing that a last bit could turn. In: a seed.
-Out: what differs, '' for nothing. Used by the tests, and by hand: `python -m tests.backends.triton_cpp.random_graphs COUNT SEED`.
+floats apart); odd ones use transcendental functions, and nothing that a last bit could turn. Of four seeds, two give programs
+that change values in place, inputs among them (random_changes.py), and come through AOTAutograd; the memory of the inputs is
+compared too. In: a seed. Out: what differs, '' for nothing. Used by the tests, and by hand:
+`python -m tests.backends.triton_cpp.random_graphs COUNT SEED [CODEGEN]`, where CODEGEN=triton needs TRITON_INTERPRET=1.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from typing import Any
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from dynamo_nb.backends.aot import decompositions
-from dynamo_nb.backends.triton_cpp.backend import compile_graph
+from dynamo_nb.backends.aot import aot_compile, decompositions, run_as_is
+from dynamo_nb.backends.triton_cpp.backend import compile_graph, triton_cpp
+from tests.backends.triton_cpp.random_changes import change, shares
 from tests.backends.triton_cpp.reference import run_graph
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -31,12 +34,13 @@ class Writer:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.exact = seed % 2 == 0
+        self.changes = seed % 4 > 1
         self.values: list[torch.Tensor] = []
         self.steps: list[Step] = []
         torch.manual_seed(seed)
         for _ in range(self.random.randint(1, 4)):
             self.values.append(self._input())
-        self.inputs = list(self.values)
+        self.inputs = twins(self.values)
 
     def _input(self) -> torch.Tensor:
         r = self.random
@@ -72,6 +76,8 @@ class Writer:
 
     def _step(self) -> Step:
         r, i, j, k = self.random, self._pick(), self._pick(), self._pick()
+        if self.changes and r.random() < 0.35:
+            return change(self, r.randrange(len(self.inputs)) if r.random() < 0.6 else i, j, k)
         x = self.values[i]
         dim = r.randrange(x.dim()) if x.dim() else 0
         number = r.choice((0, 1, 2, -1, 0.5, -2.5, 3))
@@ -137,7 +143,7 @@ class Writer:
         narrow, other, negative = r.choice((torch.int64, torch.int32)), r.randrange(max(x.dim(), 1)), r.random() < 0.5
         wrapped = r.random() < 0.3
         if not self.exact:      # a last bit could turn a place
-            k = r.randrange(len(self.inputs))
+            k = 0 if self.changes else r.randrange(len(self.inputs))
 
         def places(v: list[torch.Tensor], size: int, negative: bool = False) -> torch.Tensor:
             whole = torch.atleast_1d(v[k].nan_to_num(1, 2, 3).clamp(-100, 100).to(narrow))
@@ -158,43 +164,85 @@ class Writer:
         return table[kind]
 
     def program(self) -> Callable[..., list[torch.Tensor]]:
+        """Its function; of tensors, and `noise`: whether what each step computes is off by a last bit."""
         count, steps = len(self.inputs), list(self.steps)
         results = sorted({len(self.values) - 1, *(self.random.randrange(len(self.values)) for _ in range(3))} - set(range(count)))
 
-        def run(*inputs: torch.Tensor) -> list[torch.Tensor]:
-            values = list(inputs)
+        def run(*inputs: torch.Tensor, noise: bool = False) -> list[torch.Tensor]:
+            values = [_off(v) if noise else v for v in inputs]
             for step in steps:
-                values.append(step(values))
+                value = step(values)
+                values.append(_off(value) if noise and not any(shares(value, v) for v in values) else value)
             return [values[i] for i in results]
 
         return run
 
 
-def check(seed: int, reference: bool = False) -> str:
+def twins(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The same views of copies of the memory."""
+    memory = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in tensors}
+    copies = {at: storage.clone() for at, storage in memory.items()}
+    return [torch.empty(0, dtype=t.dtype).set_(copies[t.untyped_storage().data_ptr()], t.storage_offset(), t.size(), t.stride()) for t in tensors]
+
+
+def _off(value: torch.Tensor) -> torch.Tensor:
+    if value.dtype.is_floating_point and value.numel():
+        value.mul_(1 + torch.finfo(value.dtype).eps * torch.randint_like(value, -1, 2))
+    return value
+
+
+def memory_of(t: torch.Tensor) -> torch.Tensor:
+    """All of it, what lies between the elements too."""
+    return torch.empty(0, dtype=t.dtype).set_(t.untyped_storage())
+
+
+def tightened(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """In memory that ends with the last element."""
+    return [torch.empty_strided(t.size(), t.stride(), dtype=t.dtype).copy_(t) for t in tensors]
+
+
+def check(seed: int, reference: bool = False, codegen: str = "", tight: bool = False) -> str:
     writer = Writer(seed)
     writer.write()
-    if not writer.steps:
+    if tight:
+        writer.inputs = tightened(writer.inputs)
+    if not writer.steps or (reference and writer.changes):
         return ""
-    program = writer.program()
+    program, wide = writer.program(), 0.0 if writer.exact else max(TOLERANCES.get(v.dtype, 0) for v in writer.values)
     with torch.no_grad():
-        want = program(*writer.inputs)
-        gm = make_fx(program, decomposition_table=decompositions(), tracing_mode="fake")(*writer.inputs)
-        plain = _plain(gm, writer.inputs, want)
-        got = run_graph(gm, list(writer.inputs)) if reference else compile_graph(gm, [])(list(writer.inputs))
-    wide = 0.0 if writer.exact else max(TOLERANCES.get(v.dtype, 0) for v in writer.values)
-    for n, (w, p, g) in enumerate(zip(want, plain, got, strict=True)):
-        why = difference(w, g, wide)
-        if why and difference(w, p, wide):      # the decompositions differ from eager already
-            continue
-        if why:
-            return f"seed {seed}, result {n}: {why}"
-    return ""
+        want = _results(lambda inputs: program(*inputs), writer.inputs)
+        gm = make_fx(program, decomposition_table={} if writer.changes else decompositions(), tracing_mode="fake")(*twins(writer.inputs))
+        got = _results(_compiled(gm, writer, reference, codegen), writer.inputs)
+        different = [n for n, (w, g) in enumerate(zip(want, got, strict=True)) if difference(w, g, wide)]
+        if not different:
+            return ""
+        plain = _plain(gm, writer, want)
+        noisy = want if writer.exact else _results(lambda inputs: program(*inputs, noise=True), writer.inputs)
+    # Not where the decompositions differ from eager already, nor where a last bit makes a difference.
+    different = [n for n in different if not difference(want[n], plain[n], wide) and not difference(want[n], noisy[n], wide / 4)]
+    return f"seed {seed}, result {different[0]} of {len(want)}: {difference(want[different[0]], got[different[0]], wide)}" if different else ""
 
 
-def _plain(gm: torch.fx.GraphModule, inputs: list[torch.Tensor], want: list[torch.Tensor]) -> list[torch.Tensor]:
+def _results(run: Callable[[list[torch.Tensor]], list[torch.Tensor]], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """What a program gives, and its inputs' memory afterwards."""
+    mine = twins(inputs)
+    return [*run(list(mine)), *map(memory_of, mine)]
+
+
+def _compiled(gm: torch.fx.GraphModule, writer: Writer, reference: bool, codegen: str) -> Callable[[list[torch.Tensor]], list[torch.Tensor]]:
+    if writer.changes:
+        run = triton_cpp(gm, twins(writer.inputs), codegen=codegen)
+        return lambda inputs: list(run(*inputs))
+    return (lambda inputs: run_graph(gm, inputs)) if reference else compile_graph(gm, [], codegen=codegen)
+
+
+def _plain(gm: torch.fx.GraphModule, writer: Writer, want: list[torch.Tensor]) -> list[torch.Tensor]:
     """What the ATen graph gives; torch's own may not run, where its fake tensors had other strides than eager's."""
     try:
-        return gm(*inputs)
+        if writer.changes:
+            run = aot_compile(gm, twins(writer.inputs), None, fw_compiler=run_as_is, decompositions=decompositions())
+            return _results(lambda inputs: list(run(*inputs)), writer.inputs)
+        return _results(lambda inputs: gm(*inputs), writer.inputs)
     except RuntimeError:
         return want
 
@@ -210,11 +258,11 @@ def difference(want: torch.Tensor, got: torch.Tensor, wide: float) -> str:
     return ""
 
 
-def main(count: int, first: int) -> int:
+def main(count: int, first: int = 0, codegen: str = "") -> int:
     found = 0
     for seed in range(first, first + count):
         try:
-            why = check(seed)
+            why = check(seed, codegen=codegen)
         except Exception as err:
             why = f"seed {seed}: {type(err).__name__}: {err}"[:400]
         if why:
@@ -225,4 +273,5 @@ def main(count: int, first: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, (*sys.argv[1:], "0")[:2])) if len(sys.argv) > 1 else main(200, 0))
+    count, first = (*map(int, sys.argv[1:3]), *(200, 0)[len(sys.argv) - 1:])
+    sys.exit(main(count, first, "".join(sys.argv[3:])))

@@ -191,3 +191,66 @@ def test_any_order_of_changes(steps):
     torch.manual_seed(0)
     dynamo_nb.reset()
     check(fn, *(torch.randn(4, 4) for _ in range(3)))
+
+
+COPIES = {
+    "clone": torch.clone, "no fold": lambda x: x.amax((), keepdim=True) if x.dim() == 0 else x.reshape(1, *x.shape).sum(0),
+    "to": lambda x: x.to(x.dtype, copy=True), "pad": lambda x: F.pad(x, [0, 0]) if x.dim() else torch.cat([x.view(1)]).view(()),
+    "repeat": lambda x: x.repeat([1] * x.dim()),
+}
+SHOWN = {
+    "itself": lambda y: y, "flat": lambda y: y.view(-1), "part": lambda y: y.view(-1)[:1], "bits": lambda y: y.view(torch.int32),
+    "turned bits": lambda y: y.mT.view(torch.int32) if y.dim() > 1 else y.view(torch.int32), "strided": lambda y: y.as_strided((1,), (1,)),
+}
+
+
+@pytest.mark.parametrize("copy", COPIES.values(), ids=COPIES)
+@pytest.mark.parametrize("shape", [(), (3, 4)])
+def test_a_copy_is_no_view(copy, shape):
+    """Nor are views of it: they share the copy's memory, and show what was copied, whatever becomes of the original."""
+    def fn(x):
+        y = copy(x)
+        results = [show(y) for show in SHOWN.values()]
+        x.add_(1)
+        return results
+
+    x = torch.randn(shape)
+    mine = twin(x)
+    want, got = fn(x), dynamo_nb.compile(fn)(mine)
+    torch.testing.assert_close([*want, x], [*got, mine])
+    assert len({y.untyped_storage().data_ptr() for y in got}) == 1
+    assert got[0].untyped_storage().data_ptr() != mine.untyped_storage().data_ptr()
+    for show in SHOWN.values():
+        dynamo_nb.reset()
+        assert dynamo_nb.compile(lambda x, show=show: show(copy(x)))(mine).untyped_storage().data_ptr() != mine.untyped_storage().data_ptr()
+
+
+def test_views_of_results_show_them_before_a_change():
+    def fn(x):
+        y = x * 2
+        shown = y.t(), (y > 1).view(-1), y.sum(0, keepdim=True).view(-1)
+        x.mul_(3)
+        return shown
+
+    torch.manual_seed(0)
+    check(fn, torch.randn(3, 4))
+
+
+def put_one(x, k):
+    y = x * 2
+    y[k] = 1.0
+    return y
+
+
+def spread(x, k):
+    n = x.shape[0] - 2
+    return (k[:1] * 2).expand(3, 0).cumsum(0), torch.full((4, n), 2.0).expand(5, 4, -1).cumsum(0), x.new_ones(1).expand(n).cumsum(0)
+
+
+@pytest.mark.parametrize("fn", [put_one, spread])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_nothing_is_written_where_expanded_memory_has_no_elements(fn, dynamic):
+    compiled = dynamo_nb.compile(fn, dynamic=dynamic)
+    for shape in ((5, 0), (2, 3), (5, 3), (3, 4), (2, 0)):
+        args = torch.randn(shape), torch.tensor([0, 1])
+        torch.testing.assert_close(compiled(*args), fn(*args))
