@@ -409,6 +409,8 @@ def _call_backend(frame: ConvertFrame, recorder: Any, name: str, record: Compile
         extra["fake_inputs"] = recorder.fresh_fakes()
     if options.mode and options.name == "inductor":
         extra["mode"] = options.mode
+    if options.mode and options.name == "triton_cpp" and options.mode.startswith("max-autotune"):
+        extra["max_autotune"] = True
     try:
         with state.timed("backend", record.stages):
             compiled = options.backend(gm, examples, **extra)

@@ -40,7 +40,7 @@ log = artifact_logger("output_code")
 
 def compile_graph(
     gm: torch.fx.GraphModule, inputs: list[Any], seen: list[CompiledGraph] | None = None, codegen: str = "", role: str = "",
-    provenance: Provenance | None = None, tiered: bool = False, verify: bool = False,
+    provenance: Provenance | None = None, tiered: bool = False, verify: bool = False, max_autotune: bool = False,
 ) -> Any:
     """An AOTAutograd compiler: a boxed callable for an ATen graph; what became of it is added to `seen`.
 
@@ -48,7 +48,7 @@ def compile_graph(
     """
     plain = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph)) if tiered or verify else gm
     try:
-        run, compiled = _generate(gm, codegen, provenance or Provenance(), boxed(plain.forward) if tiered else None)
+        run, compiled = _generate(gm, codegen, provenance or Provenance(), boxed(plain.forward) if tiered else None, max_autotune)
     except Exception as err:
         if not isinstance(err, NotLowered):
             if raises_internal_errors():
@@ -75,41 +75,42 @@ def _took_over(compiled: CompiledGraph) -> None:
     events.emit("generated", compiled)
 
 
-def _generate(gm: torch.fx.GraphModule, codegen: str, provenance: Provenance, aten: Any = None) -> tuple[Any, CompiledGraph]:
+def _generate(
+    gm: torch.fx.GraphModule, codegen: str, provenance: Provenance, aten: Any = None, autotune: bool = False,
+) -> tuple[Any, CompiledGraph]:
     clock = [time.perf_counter()]
     update_in_place(gm)
     lowering = GraphLowering(gm)
     lowered = lowering.run()
-    make = _writer(lowered, codegen)
+    language, make = _writer(lowered, codegen, aten, autotune)
     clock.append(time.perf_counter())
     schedule = Scheduler(lowered).run()
     kernels = _kernels(lowered, schedule)
     clock.append(time.perf_counter())
-    program, source = make(lowered, schedule, kernels, aten)
+    program, source = make(lowered, schedule, kernels)
     clock.append(time.perf_counter())
     seconds = dict(zip(("lower", "schedule", "build"), (b - a for a, b in itertools.pairwise(clock)), strict=True))
     aten = [(str(s.target), s.why) for s in schedule.steps if isinstance(s, AtenCall)]
     nodes = fates(gm, lowering, schedule, kernels, provenance)
-    language = "Triton" if make is _triton else "C++"
     return program, CompiledGraph(list(kernels.values()), aten, schedule.decisions, source, seconds, "", nodes, hints_of(gm), language=language)
 
 
-def _writer(lowered: LoweredGraph, codegen: str) -> Any:
+def _writer(lowered: LoweredGraph, codegen: str, aten: Any, autotune: bool) -> tuple[str, Any]:
     """Which language: C++ for tensors on the CPU, Triton for those on a CUDA device or where it is asked for."""
     devices = {b.device.type for b in lowered.buffers.values()}
     if codegen == "triton" or devices == {"cuda"}:
-        return _triton
+        return "Triton", functools.partial(_triton, autotune=autotune)
     if devices <= {"cpu"}:
-        return _program
+        return "C++", functools.partial(_program, aten=aten)
     raise NotLowered(f"tensors on {', '.join(sorted(devices))}")
 
 
-def _triton(lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel], aten: Any = None) -> tuple[Any, str]:
+def _triton(lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel], autotune: bool) -> tuple[Any, str]:
     from .triton_index import CannotPrint
     from .triton_runner import TritonRunner
 
     try:
-        runner = TritonRunner(lowered, schedule, kernels)
+        runner = TritonRunner(lowered, schedule, kernels, autotune)
     except CannotPrint as err:
         raise NotLowered(f"no Triton form: {err}") from None
     except ImportError:
@@ -185,11 +186,12 @@ def triton_cpp(gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inpu
     """Our own code generator: fused C++ kernels on the CPU, Triton kernels on CUDA devices; everything else is called.
 
     options: codegen, "triton" for Triton on the CPU too (in its interpreter, with TRITON_INTERPRET=1); tiered, let ATen run the graph
-    until the C++ is built (`tiered.py`); verify, compare every call with ATen (`verify.py`).
+    until the C++ is built (`tiered.py`); verify, compare every call with ATen (`verify.py`); max_autotune, time Triton's blocks
+    (`triton_autotune.py`), also `config.max_autotune`.
     """
-    chosen = {name: options.pop(name) for name in ("codegen", "tiered", "verify") if name in options}
+    chosen = {"max_autotune": settings.max_autotune} | {n: options.pop(n) for n in ("codegen", "tiered", "verify", "max_autotune") if n in options}
     if options or chosen.get("codegen", "") not in ("", "cpp", "triton"):
-        raise ValueError(f"triton_cpp takes the options codegen='cpp' or 'triton', tiered and verify (True or False), not {options or chosen}")
+        raise ValueError(f"triton_cpp takes the options codegen='cpp' or 'triton', tiered, verify, max_autotune (True or False), not {options or chosen}")
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     seen: list[CompiledGraph] = []

@@ -16,6 +16,7 @@ from .assemble import shown_by
 from .graph import AtenCall, LoweredGraph, ViewOf
 from .ir import Buffer, Kernel
 from .schedule import Schedule
+from .triton_autotune import AutotunedLauncher
 from .triton_index import python_function
 from .triton_launch import Launcher
 
@@ -28,14 +29,14 @@ class TritonRunner:
 
     _boxed_call = True
 
-    def __init__(self, graph: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel]) -> None:
-        self.graph, self.schedule = graph, schedule
+    def __init__(self, graph: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel], autotune: bool = False) -> None:
+        self.graph, self.schedule, self.autotune = graph, schedule, autotune
         given = {e: i for i, e in reversed(list(enumerate(graph.inputs))) if isinstance(e, sympy.Symbol)}
         shown = {s: place for s, place in shown_by(graph.inputs).items() if s not in given}
         self.symbols = [*given, *shown]
         self.places, self.measured = list(given.values()), list(shown.values())
         self.steps: list[Callable[[State, Sizes], None]] = []
-        self.launchers: list[Launcher] = []
+        self.launchers: list[Launcher | AutotunedLauncher] = []
         for i, step in enumerate(schedule.steps):
             self._add(step, kernels.get(i))
             done = [n for n, last in schedule.last_use.items() if last == i]
@@ -89,7 +90,8 @@ class TritonRunner:
         return run
 
     def _kernel(self, kernel: Kernel) -> Callable[[State, Sizes], None]:
-        launch, names, numbers = Launcher(kernel), (*kernel.reads, *kernel.writes), self._numbers(kernel.sizes)
+        launch: Launcher | AutotunedLauncher = AutotunedLauncher(kernel) if self.autotune else Launcher(kernel)
+        names, numbers = (*kernel.reads, *kernel.writes), self._numbers(kernel.sizes)
         self.launchers.append(launch)
         made = [(n, self._numbers(b.sizes), self._numbers(b.strides), b) for n in kernel.writes if (b := self.graph.buffers[n]).kind == "made"]
 

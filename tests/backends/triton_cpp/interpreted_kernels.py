@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Callable
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dynamo_nb.backends.triton_cpp import ir
+from dynamo_nb.backends.triton_cpp import ir, triton_build
 from dynamo_nb.backends.triton_cpp.ir import DType
+from dynamo_nb.backends.triton_cpp.triton_autotune import AutotunedLauncher
 from dynamo_nb.backends.triton_cpp.triton_launch import Launcher
 from dynamo_nb.backends.triton_cpp.triton_printer import Config
 from tests.backends.triton_cpp.triton_building import I0, I1, I2, I3, S0, S1, buffer, check, kernel, load, op
@@ -62,3 +64,20 @@ def test_random_reductions(data: st.DataObject) -> None:
     flat = a.flatten(split)
     reduced = {"sum": lambda: flat.sum(-1), "max": lambda: flat.amax(-1), "argmin": lambda: flat.argmin(-1)}[kind]()
     assert torch.equal(got, a - reduced.reshape(*a.shape[:split], *[1] * (4 - split)).float()), str(k)
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if len(triton_build.configs(CASES[n]().kernel)) > 1][::6])
+@pytest.mark.parametrize("best", [0, -1])
+def test_autotuning_runs_every_candidate_on_copies_and_keeps_the_fastest(name: str, best: int) -> None:
+    case, runs = CASES[name](), []
+
+    def timer(run: Callable[[], None]) -> float:
+        run()
+        runs.append(run)
+        return float(len(runs)) if best == 0 else -float(len(runs))
+
+    launcher = AutotunedLauncher(case.kernel, timer)
+    check(case, launcher)
+    assert len(runs) == len(launcher.launchers) and launcher.source is launcher.launchers[best].source
+    check(case, launcher)
+    assert len(runs) == len(launcher.launchers)

@@ -77,14 +77,17 @@ class Case:
     level: float = 0.0                # results below it are as far off as it (cancellation)
 
 
-def run(case: Case, config: Config) -> list[torch.Tensor]:
+def run(case: Case, launch: Any) -> list[torch.Tensor]:
+    """launch: a Config, or a launcher of the case's kernel."""
     from dynamo_nb.backends.triton_cpp.triton_launch import Launcher
 
+    if isinstance(launch, Config):
+        launch = Launcher(case.kernel, launch)
     tensors = list(case.tensors)
     count = len(case.kernel.reads)
     # Written tensors may be read too, so each run gets its own; guards around them show stores out of bounds.
     guarded = [_guarded(t) for t in tensors[count:]]
-    Launcher(case.kernel, config)([*tensors[:count], *(inside for _, inside in guarded)], case.sizes)
+    launch([*tensors[:count], *(inside for _, inside in guarded)], case.sizes)
     for whole, inside in guarded:
         start, end = inside.storage_offset(), inside.storage_offset() + _extent(inside)
         assert bool((whole[:start] == 1).all()) and bool((whole[end:] == 1).all()), "stored out of bounds"
@@ -102,8 +105,8 @@ def _guarded(t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return whole, inside
 
 
-def check(case: Case) -> None:
-    for config in case.configs:
+def check(case: Case, launcher: Any = None) -> None:
+    for config in case.configs if launcher is None else (launcher,):
         for got, want in zip(run(case, config), case.expected, strict=True):
             compare(got, want, case.tolerance, f"{case.kernel}\n{config}", case.level)
 
