@@ -40,7 +40,7 @@ def inside(count: int, first: int) -> None:
     from dynamo_nb.backends.triton_cpp import cpp_build
     from tests.backends.triton_cpp.random_graphs import check
 
-    cpp_build.FLAGS = (*(f for f in cpp_build.FLAGS if f != "-O2"), *FLAGS)
+    cpp_build.FLAGS = (*(f for f in cpp_build.FLAGS if f != "-O2"), *FLAGS)  # type: ignore[assignment]
     for seed in range(first, first + count):
         print(f"seed {seed}", flush=True)
         why = check(seed, tight=True)
