@@ -89,7 +89,8 @@ class TritonRunner:
         return run
 
     def _kernel(self, kernel: Kernel) -> Callable[[State, Sizes], None]:
-        launch, names, numbers = Launcher(kernel), (*kernel.reads, *kernel.writes), self._numbers(kernel.sizes)
+        device = self.graph.buffers[kernel.phases[0].statements[0].buffer].device
+        launch, names, numbers = Launcher(kernel, device=device), (*kernel.reads, *kernel.writes), self._numbers(kernel.sizes)
         self.launchers.append(launch)
         made = [(n, self._numbers(b.sizes), self._numbers(b.strides), b) for n in kernel.writes if (b := self.graph.buffers[n]).kind == "made"]
 
