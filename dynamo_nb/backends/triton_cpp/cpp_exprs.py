@@ -171,7 +171,7 @@ def _float_operation(name: str, kind: str, texts: list[str]) -> str:
     if name in ELEMENTARY:
         return f"{name}_{kind}({', '.join(texts)})"
     if name == "neg":
-        return f"(-{a})"
+        return f"(- {a})"       # of -1 too
     if name == "abs":
         return f"__builtin_fabs{c}({a})"
     if name == "truncdiv":

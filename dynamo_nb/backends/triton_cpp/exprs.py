@@ -22,7 +22,7 @@ ZERO, ONE = sympy.Integer(0), sympy.Integer(1)
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "isnan", "isinf", "signbit"})
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Read(Expr):
     """The element of a buffer at an index; indirect: symbols in the index that stand for i64 values."""
 

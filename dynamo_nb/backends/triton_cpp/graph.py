@@ -17,7 +17,7 @@ import torch
 import torch.fx
 
 from .exprs import Exprs, Read
-from .ir import Buffer, DType, Expr, Load, Op, rewrite, text, walk
+from .ir import Buffer, DType, Expr, Op, text, walk
 from .tensors import LazyTensor, contiguous, from_buffer, sympy_of, variables
 
 LOWERINGS: dict[Any, Callable[..., Any]] = {}
@@ -58,8 +58,7 @@ class Definition:
     origins: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        value = text(rewrite(self.value, lambda e: Load(e.dtype, e.buffer, sympy.Tuple(*e.index), e.indirect) if isinstance(e, Read) else None))
-        kept = len(self.sizes)
+        value, kept = text(self.value), len(self.sizes)
         folded = ", ".join(f"{v} < {n}" for v, n in zip(variables(kept + len(self.inner))[kept:], self.inner, strict=True))
         return f"{self.buffer.name}[{', '.join(map(str, variables(kept)))}] = " + (f"{self.kind} over ({folded}) of {value}" if self.kind else value)
 

@@ -12,6 +12,7 @@ variables run from 0 to their size. Offsets count elements, not bytes. Printers 
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import enum
 from collections.abc import Callable, Iterator
@@ -66,7 +67,7 @@ TO_TORCH = {ours: theirs for theirs, ours in FROM_TORCH.items()}
 
 
 # -- expressions ------------------------------------------------------------------------------------
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Expr:
     """A scalar of every point of the loops. Equality and hash go by identity."""
 
@@ -76,22 +77,25 @@ class Expr:
     def args(self) -> tuple[Expr, ...]:
         return ()
 
+    def __repr__(self) -> str:
+        return text(self)
 
-@dataclasses.dataclass(frozen=True, eq=False)
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Const(Expr):
     """value: a Python bool, int or float (inf and nan too)."""
 
     value: Any
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Index(Expr):
     """An index expression as an i64 value."""
 
     expr: sympy.Expr
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Load(Expr):
     """buffer[offset]. indirect: symbols of `offset` that stand for i64 expressions, in-bounds already."""
 
@@ -104,7 +108,7 @@ class Load(Expr):
         return tuple(e for _, e in self.indirect)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Op(Expr):
     """An operation of `OPERATIONS` on operands of its operand types; `dtype` is the result's."""
 
@@ -116,7 +120,7 @@ class Op(Expr):
         return self.operands
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Select(Expr):
     """`yes` where cond, else `no`. Only the chosen side may be evaluated: the other may read out of bounds."""
 
@@ -146,6 +150,7 @@ OPERATIONS: dict[str, str] = {
     "where": "operands (b1, a, b); both sides may be evaluated", "cast": "one operand of any type; C's conversion, b1: != 0",
 }
 
+LONG = 50       # operands and operations up to which a text is written out
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
 
 
@@ -325,19 +330,36 @@ def loads(*roots: Expr) -> list[Load]:
 
 
 # -- text ---------------------------------------------------------------------------------------------
-def text(expr: Expr) -> str:
+def text(root: Expr) -> str:
+    """A long one names the parts that stand in it several times: written out, they could double at every step."""
+    order = list(walk(root))
+    uses = collections.Counter(id(a) for e in order for a in e.args)
+    parts: list[str] = []
+    done: dict[int, str] = {}
+    whole: dict[int, int] = {}      # how many it is, written out
+    for expr in order:
+        whole[id(expr)] = 1 + sum(whole[id(a)] for a in expr.args)
+    for expr in order:
+        done[id(expr)] = _text(expr, done)
+        if whole[id(root)] > LONG and uses[id(expr)] > 1 and expr.args:
+            parts.append(f"t{len(parts)} = {done[id(expr)]}")
+            done[id(expr)] = f"t{len(parts) - 1}"
+    return done[id(root)] + (f" where {', '.join(parts)}" if parts else "")
+
+
+def _text(expr: Expr, texts: dict[int, str]) -> str:
     if isinstance(expr, Const):
         return f"{expr.value}:{expr.dtype.value}"
     if isinstance(expr, Index):
         return f"index({expr.expr})"
-    if isinstance(expr, Load):
-        where = "".join(f", {s} = {text(e)}" for s, e in expr.indirect)
-        return f"{expr.buffer}[{expr.offset}{where}]"
     if isinstance(expr, Select):
-        return f"select({text(expr.cond)}, {text(expr.yes)}, {text(expr.no)})"
-    assert isinstance(expr, Op)
-    name = f"cast_{expr.dtype.value}" if expr.name == "cast" else expr.name
-    return f"{name}({', '.join(map(text, expr.operands))})"
+        return f"select({', '.join(texts[id(a)] for a in expr.args)})"
+    if isinstance(expr, Op):
+        name = f"cast_{expr.dtype.value}" if expr.name == "cast" else expr.name
+        return f"{name}({', '.join(texts[id(a)] for a in expr.operands)})"
+    read: Any = expr       # a Load, or what becomes one
+    where = "".join(f", {s} = {texts[id(e)]}" for s, e in read.indirect)
+    return f"{read.buffer}[{read.offset if isinstance(expr, Load) else read.index}{where}]"
 
 
 def _loops(loops: Loops) -> str:

@@ -28,9 +28,9 @@ def device_milliseconds(run: Callable[[], None]) -> float:
 class AutotunedLauncher:
     """Called as a `Launcher`. timer: seconds or whatever compares; by default the device's clock, for CUDA tensors only."""
 
-    def __init__(self, kernel: ir.Kernel, timer: Timer | None = None) -> None:
+    def __init__(self, kernel: ir.Kernel, device: torch.device | None = None, timer: Timer | None = None) -> None:
         self.kernel, self.timer = kernel, timer
-        self.launchers = [Launcher(kernel, config) for config in triton_build.configs(kernel)]
+        self.launchers = [Launcher(kernel, config, device) for config in triton_build.configs(kernel)]
         self.chosen: dict[Any, Launcher] = {}
 
     @property
@@ -39,6 +39,8 @@ class AutotunedLauncher:
         return next(reversed(self.chosen.values()), self.launchers[0]).source
 
     def __call__(self, tensors: Sequence[torch.Tensor], sizes: Sequence[int] = ()) -> None:
+        if not tensors:
+            return self.launchers[0](tensors, sizes)
         key = (tensors[0].device, *(int(n).bit_length() for n in sizes), *(t.data_ptr() % 16 == 0 for t in tensors))
         launcher = self.chosen.get(key)
         if launcher is None:

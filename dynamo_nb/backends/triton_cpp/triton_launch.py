@@ -19,11 +19,14 @@ from dynamo_nb.backends.triton_cpp.triton_printer import Config, TritonSource, p
 class Launcher:
     """`launcher(tensors, sizes)`: tensors in the order of `kernel.reads + kernel.writes`, sizes in that of `kernel.sizes`.
 
+    device: where a kernel without tensors runs, as one that only checks numbers it computes.
+
     A launch allocates nothing and waits for nothing. The first launch of a variant (device, index width, alignment of the pointers)
     compiles and loads it, which stream capture does not allow: call `prepare` with the same arguments before capturing.
     """
 
-    def __init__(self, kernel: ir.Kernel, config: Config | None = None) -> None:
+    def __init__(self, kernel: ir.Kernel, config: Config | None = None, device: torch.device | None = None) -> None:
+        self.device = device
         self.kernel = kernel
         self.source: TritonSource = print_kernel(kernel, config or triton_build.configs(kernel)[0])
         self.ready: set[tuple[Any, ...]] = set()
@@ -31,7 +34,7 @@ class Launcher:
     def __call__(self, tensors: Sequence[torch.Tensor], sizes: Sequence[int] = ()) -> None:
         grid = self.source.grid(*sizes)
         if grid[0] > 0:
-            device = tensors[0].device
+            device = self._place(tensors)
             if device.type == "cuda":
                 self._launch(device, grid, tensors, sizes)
             else:
@@ -39,11 +42,14 @@ class Launcher:
 
     def prepare(self, tensors: Sequence[torch.Tensor], sizes: Sequence[int] = ()) -> None:
         """Compiles and loads what a launch with these arguments would run, without running it."""
-        device = tensors[0].device
+        device = self._place(tensors)
         with torch.cuda.device(device):
             compiled = triton_files.function(self.source).warmup(*tensors, *sizes, grid=(1,), **self._options(sizes))
             assert compiled.run is not None     # looking at it loads the module
         self.ready.add(self._variant(device, tensors, sizes))
+
+    def _place(self, tensors: Sequence[torch.Tensor]) -> torch.device:
+        return tensors[0].device if tensors or self.device is None else self.device
 
     def _variant(self, device: torch.device, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> tuple[Any, ...]:
         return (device.index, self.source.index_type(*sizes), *(t.data_ptr() % 16 == 0 for t in tensors))
@@ -69,7 +75,7 @@ class Launcher:
         from triton.runtime.errors import InterpreterError
 
         if not triton.knobs.runtime.interpret:
-            raise RuntimeError(f"kernel {self.source.name} got tensors on {tensors[0].device}; Triton runs on CUDA tensors, or on CPU tensors "
+            raise RuntimeError(f"kernel {self.source.name} got tensors on {self._place(tensors)}; Triton runs on CUDA tensors, or on CPU tensors "
                                "with TRITON_INTERPRET=1 set before the first import of triton")
         try:
             with np.errstate(all="ignore"):

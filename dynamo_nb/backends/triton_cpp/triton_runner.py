@@ -90,7 +90,8 @@ class TritonRunner:
         return run
 
     def _kernel(self, kernel: Kernel) -> Callable[[State, Sizes], None]:
-        launch: Launcher | AutotunedLauncher = AutotunedLauncher(kernel) if self.autotune else Launcher(kernel)
+        device = self.graph.buffers[kernel.phases[0].statements[0].buffer].device
+        launch: Launcher | AutotunedLauncher = AutotunedLauncher(kernel, device) if self.autotune else Launcher(kernel, device=device)
         names, numbers = (*kernel.reads, *kernel.writes), self._numbers(kernel.sizes)
         self.launchers.append(launch)
         made = [(n, self._numbers(b.sizes), self._numbers(b.strides), b) for n in kernel.writes if (b := self.graph.buffers[n]).kind == "made"]

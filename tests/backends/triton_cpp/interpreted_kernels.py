@@ -76,7 +76,7 @@ def test_autotuning_runs_every_candidate_on_copies_and_keeps_the_fastest(name: s
         runs.append(run)
         return float(len(runs)) if best == 0 else -float(len(runs))
 
-    launcher = AutotunedLauncher(case.kernel, timer)
+    launcher = AutotunedLauncher(case.kernel, timer=timer)
     check(case, launcher)
     assert len(runs) == len(launcher.launchers) and launcher.source is launcher.launchers[best].source
     check(case, launcher)

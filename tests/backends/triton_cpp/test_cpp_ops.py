@@ -6,7 +6,7 @@ import pytest
 import sympy
 import torch
 
-from dynamo_nb.backends.triton_cpp.ir import OPERATIONS, DType, Expr, Kernel, Load, Op, Phase, Store
+from dynamo_nb.backends.triton_cpp.ir import OPERATIONS, Const, DType, Expr, Kernel, Load, Op, Phase, Store
 
 from .cpp_helpers import BINARY, EAGER, INEXACT, Built, buffer, buffers, same, symbol, values
 
@@ -72,6 +72,33 @@ def test_operations(dtype: DType) -> None:
             k = int(differs.nonzero()[0]) if differs.any() else 0
             wrong.append((name, [a[k].item() for a in args], "got", got[k].item(), "eager", expected[k].item()))
     assert not wrong, "\n".join(map(str, wrong))
+
+
+def numbers(dtype: DType) -> tuple[float, ...]:
+    if dtype.is_float:
+        return -1.0, -2.5
+    return (True, False) if dtype is DType.b1 else (1, 2) if dtype is DType.u8 else (-1, -2)
+
+
+@pytest.mark.parametrize("dtype", DType)
+def test_constants_as_operands(dtype: DType) -> None:
+    """Signs of numbers meet those of operations."""
+    cases, loops = [], ((I, sympy.Integer(1)),)
+    for name in EAGER:
+        if name in ("pow", "shl", "shr") and dtype.is_int:
+            continue
+        consts = [Const(dtype, v) for v in (numbers(dtype) if name in (*BINARY, "where") else numbers(dtype)[:1])]
+        consts = [Const(DType.b1, True), *consts] if name == "where" else consts
+        expected = eager(name, [torch.tensor(c.value, dtype=c.dtype.torch) for c in consts])
+        if expected is not None:
+            value = Op(DType.of(expected.dtype), name, tuple(consts))  # type: ignore[arg-type]
+            kernel = Kernel(f"k_{name}", loops, (Phase((), (Store("y", loops, I, value),)),), (), ("y",), (), buffers(buffer("y", (1,), value.dtype)))
+            cases.append((kernel, expected))
+    built = Built([kernel for kernel, _ in cases])
+    for kernel, expected in cases:
+        got = torch.empty(1, dtype=expected.dtype)
+        built(kernel.name, {"y": got})
+        assert same(got, expected.reshape(1), 4 if kernel.name[2:] in INEXACT else 0), kernel.name
 
 
 def test_casts() -> None:

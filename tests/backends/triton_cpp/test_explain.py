@@ -270,3 +270,16 @@ def test_rows_are_vectorised_where_row_statistics_are_kept_too():
         dynamo_nb.compile(fn, backend="triton_cpp")(X.clone().requires_grad_())
     kernel = next(k for k in seen[0].kernels if k.phases)
     assert len(kernel.writes) == 3 and cpp_printer.form_of(kernel) == "inner"
+
+
+def test_texts_of_what_is_used_twice_at_every_step_stay_short():
+    def fn(x):
+        for _ in range(30):
+            x = x * x + x
+        return x
+
+    seen = []
+    with events.listening(lambda kind, record: seen.append(record) if kind == "generated" else None):
+        dynamo_nb.compile(fn)(torch.ones(3))
+    assert len(seen[0].text()) < 20_000
+    assert "t0 = add(" in seen[0].text() and len(repr(seen[0].kernels)) < 20_000
