@@ -57,7 +57,7 @@ class Points:
             memory = self.memory[expr.buffer]
             at = self.index(expr.offset)
             if memory.dim() > 1:        # local memory: one row an outer point
-                return memory[tuple(self.places[expr.buffer](at))]
+                return memory[tuple(self.places[expr.buffer](at.clamp(0, max(memory.shape[1] - 1, 0))))]     # a side not chosen may be out of bounds
             return memory[at.clamp(0, max(memory.numel() - 1, 0))] if memory.numel() else torch.zeros(self.counts, dtype=memory.dtype)
         if isinstance(expr, Select):
             return torch.where(args[0], args[1], args[2])

@@ -1,4 +1,4 @@
-"""Random programs through triton_cpp, in one process of their own: 50 compiled, 100 by the meaning of their kernels."""
+"""Random programs through triton_cpp, in one process of their own: 50 compiled, 100 (of those that change nothing) by the meaning of their kernels."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def test_compiled(first: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("first", range(1000, 1100, 25))
+@pytest.mark.parametrize("first", range(1000, 1200, 50))
 def test_kernels_by_their_meaning(first: int) -> None:
-    assert [why for seed in range(first, first + 25) if (why := check(seed, reference=True))] == []
+    assert [why for seed in range(first, first + 50) if (why := check(seed, reference=True))] == []
