@@ -33,7 +33,7 @@ FLAGS = (
 )
 # A second vector loop for the rest would cost a third of compile time; partial redundancy elimination and threaded jumps make branches of selects;
 # loops over the lanes of a vector must not become calls of memcpy.
-GCC_FLAGS = ("--param=vect-epilogues-nomask=0", "-fno-tree-pre", "-fno-thread-jumps", "-fno-tree-loop-distribute-patterns")
+GCC_FLAGS = ("--param=vect-epilogues-nomask=0", "-fno-tree-pre", "-fno-thread-jumps", "-fno-tree-loop-distribute-patterns", "-funswitch-loops", "-fsplit-loops")
 LIBRARIES = ("-lm",)
 LIMIT_MB = 512
 log = logging.getLogger("dynamo_nb.triton_cpp")

@@ -20,6 +20,7 @@ from . import cpp_math
 from .cpp_bits import moved_as_bits
 from .cpp_body import Memory
 from .cpp_loops import STRIP, check_name, nest
+from .cpp_tiles import ACROSS, FIRST, TILE, Tiled, blocks, outer_but, tiled
 from .ir import Kernel, Load, Loops, Op, Reduce, loads, walk
 
 GRAIN = 2**18         # cheap element operations that are worth a thread
@@ -35,7 +36,7 @@ class Launch:
     work: sympy.Expr
     grain: sympy.Expr
     bytes_moved: sympy.Expr
-    form: str            # "inner" or "outer": which loops are vector loops
+    form: str            # "inner" or "outer": which loops are vector loops; "tiled": outer points by the tile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,9 +59,10 @@ def print_unit(kernels: list[Kernel]) -> Unit:
     texts, launches = [], {}
     for kernel in kernels:
         kernel = moved_as_bits(kernel)
-        form = form_of(kernel)
-        texts.append(_Function(kernel, form).text())
-        launches[kernel.name] = _launch(kernel, form)
+        tiles = tiled(kernel)
+        form = form_of(kernel) if tiles is None else "tiled"
+        texts.append(_Function(kernel, form).text() if tiles is None else _TiledFunction(tiles).text())
+        launches[kernel.name] = _launch(kernel, form) if tiles is None else _tiled_launch(kernel, tiles)
     return Unit("\n".join(texts), launches)
 
 
@@ -103,6 +105,12 @@ def _launch(kernel: Kernel, form: str) -> Launch:
         b = kernel.buffers[name]
         moved += b.dtype.itemsize * math.prod((n for n, stride in zip(b.sizes, b.strides, strict=True) if stride != 0), start=sympy.Integer(1))
     return Launch(kernel.name, _product(kernel.outer), work, grain, moved, form)
+
+
+def _tiled_launch(kernel: Kernel, tiles: Tiled) -> Launch:
+    one = _launch(kernel, "tiled")
+    work = one.work * TILE * TILE
+    return dataclasses.replace(one, count=tiles.count, work=work, grain=sympy.Max(1, sympy.floor(GRAIN / work)))
 
 
 # -- one function ------------------------------------------------------------------------------------------
@@ -196,6 +204,45 @@ class _Function:
             f"const i64 row_end = row_begin + (end - q) < {sizes[last]} ? row_begin + (end - q) : {sizes[last]};",
             *inside, f"q += row_end - row_begin; c{last} = row_end;", *carry, "}",
         ]
+
+
+class _TiledFunction(_Function):
+    """Counts tiles instead of outer points; see `cpp_tiles`."""
+
+    def __init__(self, tiles: Tiled) -> None:
+        super().__init__(tiles.kernel, "outer")
+        self.tiles = tiles
+        self.symbols |= {FIRST: "strip_begin", ACROSS: "across_begin"}
+        self.memory.pointers.update((name, name) for name in tiles.copies)
+
+    def runs(self, nest_lines: list[str]) -> list[str]:
+        outer, other = self.kernel.outer, self.tiles.across
+        last = len(outer) - 1
+        out = ["for (i64 q = begin; q < end; q++) {", "i64 at = q;", *self.block("strip", outer[last][1]), *self.block("across", outer[other][1])]
+        for _, (v, n) in reversed(list(outer_but(outer, other, last))):
+            out += [f"const i64 {self.symbols[v]} = at % {self.index(n)}; at /= {self.index(n)};"]
+        turn = f"for (i64 {self.symbols[outer[other][0]]} = across_begin; {self.symbols[outer[other][0]]} < across_end; {self.symbols[outer[other][0]]}++) {{"
+        return [*out, *self.copies(turn), turn, *nest_lines, "}", "}"]
+
+    def block(self, name: str, size: sympy.Expr) -> list[str]:
+        n, count = self.index(size), self.index(blocks(size))
+        return [
+            f"const i64 {name}_begin = at % {count} * {TILE}; at /= {count};",
+            f"const i64 {name}_end = {name}_begin + {TILE} < {n} ? {name}_begin + {TILE} : {n};",
+        ]
+
+    def copies(self, turn: str) -> list[str]:
+        along = self.symbols[self.kernel.outer[-1][0]]
+        across = self.symbols[self.kernel.outer[self.tiles.across][0]]
+        out = []
+        for name, load in self.tiles.copies.items():
+            kind = exprs.memory_type(self.kernel.buffers[load.buffer].dtype)
+            source = f"{self.memory.pointers[load.buffer]}[{self.index(load.offset)}]"
+            out += [
+                f"{kind} {name}[{TILE * TILE}] __attribute__((aligned(64)));", f"for (i64 {along} = strip_begin; {along} < strip_end; {along}++) {{",
+                "#pragma omp simd", turn, f"{name}[({along} - strip_begin) * {TILE} + {across} - across_begin] = {source};", "}", "}",
+            ]
+        return out
 
 
 def _indented(lines: list[str]) -> list[str]:
