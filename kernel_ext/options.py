@@ -25,6 +25,8 @@ FLAGS: dict[str, tuple[str, str]] = {
     "--static": ("", "compile again for every new size instead"),
     "--fullgraph": ("", "a graph break is an error"),
     "--mode": ("MODE", "one of " + ", ".join(MODES)),
+    "--tiered": ("", "run on ATen while the kernels are built"),
+    "--verify": ("", "compare every call with ATen, and name the first operation that differs"),
     "--show": ("SECTIONS", "report sections to unfold, with commas between: " + ", ".join(SECTIONS)),
     "--quiet": ("", "a one-line report"),
     "--no-report": ("", "no report"),
@@ -44,6 +46,8 @@ class Options:
     quiet: bool = False
     report: bool = True
     widget: bool = True
+    tiered: bool = False
+    verify: bool = False
 
     def compile_keywords(self) -> dict[str, Any]:
         """Keywords for `dynamo_nb.compile`, only those that were asked for."""
@@ -51,7 +55,8 @@ class Options:
         keywords: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         if self.fullgraph:
             keywords["fullgraph"] = True
-        return keywords
+        generator = {name: True for name in ("tiered", "verify") if getattr(self, name)}
+        return keywords | ({"options": generator} if generator else {})
 
 
 class _Parser(argparse.ArgumentParser):
@@ -87,8 +92,12 @@ def parse(line: str, backends: Sequence[str]) -> Options:
         _choice("report section", name, tuple(SECTIONS))
     if found.dynamic and found.static:
         raise UsageError("%%compile: --dynamic and --static exclude each other")
+    if (found.tiered or found.verify) and (found.mode or found.backend not in (None, "triton_cpp")):
+        raise UsageError("%%compile: --tiered and --verify are for the backend triton_cpp without a --mode")
     dynamic = True if found.dynamic else False if found.static else None
-    return Options(found.backend, dynamic, found.fullgraph, found.mode, show, found.quiet, not found.no_report, not found.no_widget)
+    return Options(
+        found.backend, dynamic, found.fullgraph, found.mode, show, found.quiet, not found.no_report, not found.no_widget, found.tiered, found.verify,
+    )
 
 
 def _choice(noun: str, value: str | None, valid: Sequence[str]) -> None:

@@ -146,6 +146,7 @@ def test_exceptions_stop_the_cell_like_any_other(run, shell):
     ("--mode fast", "unknown mode 'fast'; valid ones: default, reduce-overhead"),
     ("--show gards", "unknown report section 'gards'; valid ones: source, graphs"),
     ("--dynamic --static", "exclude each other"),
+    ("--backend eager --tiered", "--tiered and --verify are for the backend triton_cpp"),
     ("eager", "unknown option 'eager'"),
     ("'open", "No closing quotation"),
 ])
@@ -161,6 +162,8 @@ def test_options_reach_the_compiler(run, shell):
     assert shell.user_ns["f"].keywords == {"backend": "eager", "dynamic": True, "fullgraph": True, "mode": "default"}
     run("%%compile --static\ndef f(x): return x")
     assert shell.user_ns["f"].keywords == {"dynamic": False}
+    run("%%compile --tiered --verify\ndef f(x): return x")
+    assert shell.user_ns["f"].keywords == {"options": {"tiered": True, "verify": True}}
 
 
 def test_redefinition_frees_the_old_function(run, shell):

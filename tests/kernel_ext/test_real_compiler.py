@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import time
+
 import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
 
 import dynamo_nb
+from dynamo_nb.backends.triton_cpp import cpp_build
 
 
 @pytest.fixture
@@ -158,3 +162,24 @@ def test_a_backward_graph_joins_the_report_of_its_cell(run):
     assert "backward graph: " in out and "fused into k0" in out
     _, out = run("f(x).backward()")
     assert out == ""
+
+
+def test_tiers_show_in_the_report(run, tmp_path, monkeypatch):
+    real = shutil.which("g++")
+    script = tmp_path / "cxx"
+    script.write_text(f'#!/bin/sh\nif [ "$1" != --version ]; then while [ ! -e "{tmp_path}/go" ]; do sleep 0.05; done; fi\nexec {real} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    monkeypatch.setenv("DYNAMO_NB_CACHE_DIR", str(tmp_path / "cache"))
+    cpp_build.clear()
+    try:
+        _, out = run("%%compile --tiered --show kernels\ndef f(x):\n    return torch.tanh(x).sum()\ny = f(torch.ones(3))")
+        assert "1 kernel, 0 calls of ATen; ATen runs it until they are built" in out
+        (tmp_path / "go").touch()
+        end = time.monotonic() + 60
+        while "ATen runs it until" in out or not out:
+            assert time.monotonic() < end
+            _, out = run("import time; time.sleep(0.1); y = f(torch.ones(3))")
+        assert "inference graph: 2 operations in 1 kernel, 0 calls of ATen" in out
+    finally:
+        cpp_build.clear()
