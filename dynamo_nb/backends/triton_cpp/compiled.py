@@ -23,6 +23,7 @@ _FUNCTION = {
     "C++": re.compile(r'^extern "C" void (?P<name>\w+)\(.*?^\}$', re.MULTILINE | re.DOTALL),
     "Triton": re.compile(r"^@triton\.jit[^\n]*\ndef (?P<name>\w+)\(.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL),
 }
+_ALIAS = re.compile(r'^extern "C" __attribute__\(\(alias\("(?P<first>\w+)"\)\)\) void (?P<name>\w+)\(', re.MULTILINE)
 
 
 @dataclasses.dataclass
@@ -47,6 +48,7 @@ class CompiledGraph:
         if self._record is None or self._waited != self.waits:
             self._waited = self.waits
             sources = {found["name"]: found[0] for found in _FUNCTION[self.language].finditer(self.source)}
+            sources |= {found["name"]: f"// the same function as {found['first']}" for found in _ALIAS.finditer(self.source)}
             kernels = tuple(self._kernel(k, sources.get(k.name, "")) for k in self.kernels if k.phases)
             self._record = GeneratedRecord(self.role or "whole", self.nodes, kernels, tuple(self.decisions), self.seconds, self.source, self.why, self.waits)
         return self._record

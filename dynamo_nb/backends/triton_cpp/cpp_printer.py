@@ -25,6 +25,7 @@ from .ir import Kernel, Load, Loops, Op, Reduce, loads, walk
 
 GRAIN = 2**18         # cheap element operations that are worth a thread
 ON_STACK = 2**16      # bytes
+ARGUMENTS = "void *const *p, const i64 *s, i64 begin, i64 end"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,14 +57,23 @@ class Unit:
 
 
 def print_unit(kernels: list[Kernel]) -> Unit:
-    texts, launches = [], {}
+    texts: list[str] = []
+    launches: dict[str, Launch] = {}
+    known: dict[str, str] = {}
     for kernel in kernels:
         kernel = moved_as_bits(kernel)
         tiles = tiled(kernel)
         form = form_of(kernel) if tiles is None else "tiled"
-        texts.append(_Function(kernel, form).text() if tiles is None else _TiledFunction(tiles).text())
+        text = _Function(kernel, form).text() if tiles is None else _TiledFunction(tiles).text()
+        first = known.setdefault(_anonymous(text, kernel.name), kernel.name)
+        texts.append(text if first == kernel.name else f'extern "C" __attribute__((alias("{first}"))) void {kernel.name}({ARGUMENTS});\n')
         launches[kernel.name] = _launch(kernel, form) if tiles is None else _tiled_launch(kernel, tiles)
     return Unit("\n".join(texts), launches)
+
+
+def _anonymous(text: str, name: str) -> str:
+    """The function without what names it and its variables: layers that repeat are compiled once."""
+    return re.sub(r"\b([psv]\d+)_\w+", r"\1", text.replace(f" {name}(", " (", 1))
 
 
 # -- choosing the vector loops ---------------------------------------------------------------------------
@@ -132,7 +142,7 @@ class _Function:
 
     def text(self) -> str:
         body = self.runs(nest(self.kernel, self.memory, self.symbols))
-        head = [f'extern "C" void {self.kernel.name}(void *const *p, const i64 *s, i64 begin, i64 end) {{', "if (begin >= end) return;"]
+        head = [f'extern "C" void {self.kernel.name}({ARGUMENTS}) {{', "if (begin >= end) return;"]
         head += [f"const i64 {self.symbols[s]} = s[{k}];" for k, s in enumerate(self.kernel.sizes)]
         head += [f"u64 {check_name(k)} = 0;" for k in range(len(self.kernel.checks))]
         lines = head + self.pointers() + self.locals() + body + self.notes() + [f"__builtin_free({name});" for name in self.freed] + ["}"]

@@ -197,3 +197,17 @@ def test_nothing_moves_before_a_write_through_a_view():
     x = torch.arange(12.0).reshape(3, 4)
     gm = make_fx(program, tracing_mode="fake")(x)
     assert torch.equal(run_graph(gm, [x.clone()])[0], program(x.clone())[0])
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_layers_that_repeat_are_compiled_once(dynamic):
+    layers = torch.nn.Sequential(*[layer for _ in range(4) for layer in (torch.nn.Linear(16, 16), torch.nn.GELU(), torch.nn.LayerNorm(16))])
+    seen = []
+    with events.listening(lambda kind, record: seen.append(record) if kind == "generated" else None), torch.no_grad():
+        compiled = dynamo_nb.compile(layers, dynamic=dynamic)
+        for n in (5, 9) if dynamic else (5,):
+            x = torch.randn(n, 16)
+            torch.testing.assert_close(compiled(x), layers(x))
+    kernels = seen[0].record().kernels
+    assert len(kernels) == 4 and sum("the same function as" in k.source for k in kernels) == 3
+    assert seen[0].source.count('extern "C" void k') == 1
