@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from ..core.collector import full_collections_postponed
 from ..core.logs import artifact_logger
 from .lean import Made, shortened
 from .registry import register_builtin
@@ -48,7 +49,8 @@ def _logged(name: str, compiler: Compiler, made: Made) -> Any:
             log.info("TRACED GRAPH\n ===== %s graph =====\n%s", name, gm.print_readable(print_output=False))
         if name == "Backward":
             made.gradients = tuple(v is not None for v in next(reversed(gm.graph.nodes)).args[0])  # type: ignore[union-attr]
-        out = compiler(gm, inputs)
+        with full_collections_postponed():      # a backward is compiled by its first call
+            out = compiler(gm, inputs)
         out = out if getattr(out, "_boxed_call", False) else boxed(out)
         setattr(made, name.lower(), out)
         return out
@@ -65,6 +67,7 @@ def aot_compile(
     inference_compiler: Compiler | None = None, decompositions: dict[Any, Any] | None = None, partition_fn: Any = None,
 ) -> Callable[..., Any]:
     """Compile a captured graph through AOTAutograd; fake_inputs: the trace's fakes in placeholder order."""
+    from torch._functorch import config as functorch_config
     from torch._functorch.aot_autograd import aot_module_simplified
     from torch._guards import TracingContext, tracing
 
@@ -72,7 +75,11 @@ def aot_compile(
     options: dict[str, Any] = {"decompositions": decompositions} if decompositions is not None else {}
     if partition_fn is not None:
         options["partition_fn"] = partition_fn
-    with tracing(TracingContext(fake_mode)) if fake_mode is not None else contextlib.nullcontext():     # else the caller's, torch._dynamo's say
+    context_of_trace: Any = contextlib.nullcontext()      # the caller's, torch._dynamo's say
+    if fake_mode is not None:
+        context_of_trace = tracing(TracingContext(fake_mode))
+    # The partitioner's search for equal nodes imports all of Inductor, 1.6 CPU seconds; code generators find equal values themselves.
+    with context_of_trace, functorch_config.patch(cse=False):
         compiled = aot_module_simplified(
             gm, fake_inputs if fake_inputs is not None else example_inputs, fw_compiler=_logged("Forward", fw_compiler, made),
             bw_compiler=_logged("Backward", bw_compiler or fw_compiler, made), inference_compiler=_logged("Inference", inference_compiler or fw_compiler, made),
