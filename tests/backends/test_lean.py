@@ -6,6 +6,7 @@ import threading
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 import dynamo_nb
 
@@ -204,3 +205,26 @@ def test_symbolic_sizes():
             compiled(x).backward()
             (y.exp() * n).sum().backward()
             torch.testing.assert_close(x.grad, y.grad)
+
+
+@pytest.mark.parametrize("backend", ["eager", *BACKENDS])
+@pytest.mark.parametrize("grad", [False, True])
+def test_forward_mode_tangents_go_through(backend, grad):
+    """The kernels would drop them; the call is eager's then, also of a view and of a parameter."""
+
+    def fn(x, w):
+        return x.sin() * 2 * w
+
+    compiled = dynamo_nb.compile(fn, backend=backend)
+    w = torch.full((3,), 2.0, requires_grad=grad)
+    for _ in range(3):
+        out = compiled(torch.ones(3), w)
+        if grad:
+            out.sum().backward()
+    with forward_ad.dual_level():
+        tall = forward_ad.make_dual(torch.ones(2, 3), torch.arange(6.0).view(2, 3))
+        dual = forward_ad.make_dual(w, torch.ones(3))
+        for x, weight in ((tall[0], w), (torch.ones(3), dual), (tall[1] * 1, dual)):
+            want, got = forward_ad.unpack_dual(fn(x, weight)), forward_ad.unpack_dual(compiled(x, weight))
+            torch.testing.assert_close(got.primal, want.primal)
+            torch.testing.assert_close(got.tangent, want.tangent)

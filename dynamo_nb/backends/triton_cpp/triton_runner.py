@@ -11,6 +11,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch.autograd import forward_ad
 
 from .assemble import shown_by
 from .graph import AtenCall, LoweredGraph, ViewOf
@@ -47,6 +48,8 @@ class TritonRunner:
     def __call__(self, args: list[Any]) -> list[Any]:
         values = list(args)
         args.clear()
+        if forward_ad._current_level >= 0 and any(isinstance(v, torch.Tensor) and forward_ad.unpack_dual(v).tangent is not None for v in values):
+            raise TypeError("an argument carries a tangent of forward-mode differentiation, which kernels would drop")
         state = {b.name: v for b, v in zip(self.graph.inputs, values, strict=False) if isinstance(b, Buffer)}
         state.update((b.name, t) for b, t in self.graph.constants)
         sizes = (*(values[i] for i in self.places), *(getattr(values[i], part)(dim) for i, part, dim in self.measured))

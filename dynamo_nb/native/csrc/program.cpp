@@ -4,6 +4,7 @@
 // can: a tensor whose only reference is Python's would take the GIL whenever an operator counts references to it.
 #include "program.hpp"
 #include "torch_python.hpp"
+#include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <structmember.h>
 
@@ -32,6 +33,11 @@ static bool check_tensor(PyObject *value, Py_ssize_t i)
     if (!tensor.defined() || tensor.key_set().has(c10::DispatchKey::Python)) {
         PyErr_Format(PyExc_TypeError, "Program: argument %zd is a %.200s, whose operators run in Python: only plain tensors can be passed", i,
                      Py_TYPE(value)->tp_name);
+        return false;
+    }
+    c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
+    if (impl->autograd_meta() && impl->_fw_grad(0, tensor).defined()) {
+        PyErr_Format(PyExc_TypeError, "Program: argument %zd carries a tangent of forward-mode differentiation, which kernels would drop", i);
         return false;
     }
     return true;
