@@ -228,3 +228,18 @@ def test_forward_mode_tangents_go_through(backend, grad):
             want, got = forward_ad.unpack_dual(fn(x, weight)), forward_ad.unpack_dual(compiled(x, weight))
             torch.testing.assert_close(got.primal, want.primal)
             torch.testing.assert_close(got.tangent, want.tangent)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("warm", [0, 3])
+def test_a_batch_of_gradients_goes_through(backend, warm):
+    def fn(x):
+        return (x.sin() * 2).exp()
+
+    compiled = dynamo_nb.compile(fn, backend=backend)
+    for _ in range(warm):
+        compiled(*leaves((3,))).sum().backward()
+    (x,) = leaves((3,))
+    got, want = (torch.autograd.grad(f(x), x, torch.eye(3), is_grads_batched=True)[0] for f in (compiled, fn))
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(*(torch.autograd.functional.jacobian(f, x.detach(), vectorize=True) for f in (compiled, fn)))

@@ -62,12 +62,29 @@ def compile_graph(
         run.changed = functools.partial(_took_over, compiled)
     if verify:
         run = Verified(run, plain, compiled.nodes, lambda part: _generate(part, codegen, Provenance())[0])
+    if role == "backward" and isinstance(run, Program):
+        run = _or_aten(run, gm.forward)
     if seen is not None:
         seen.append(compiled)
     if log.isEnabledFor(20):
         log.info("GENERATED CODE\n%s", compiled.text())
     events.emit("generated", compiled)
     return run
+
+
+def _or_aten(run: Any, aten: Any) -> Any:
+    """A backward also gets what no guard has seen: batches of gradients (is_grads_batched=True) go through ATen."""
+
+    def backward(args: list[Any]) -> Any:
+        try:
+            return run(args)
+        except TypeError as error:      # before it took anything from the list
+            if "is a batch of tensors" not in str(error):
+                raise
+            return aten(*args)
+
+    backward._boxed_call = True  # type: ignore[attr-defined]
+    return backward
 
 
 def _took_over(compiled: CompiledGraph) -> None:

@@ -36,6 +36,11 @@ static bool check_tensor(PyObject *value, Py_ssize_t i)
         return false;
     }
     c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
+    constexpr c10::DispatchKeySet batched({c10::DispatchKey::Batched, c10::DispatchKey::FuncTorchBatched});
+    if (impl->key_set().has_any(batched)) {
+        PyErr_Format(PyExc_TypeError, "Program: argument %zd is a batch of tensors, as inside vmap or with is_grads_batched=True: kernels need one", i);
+        return false;
+    }
     if (impl->autograd_meta() && impl->_fw_grad(0, tensor).defined()) {
         PyErr_Format(PyExc_TypeError, "Program: argument %zd carries a tangent of forward-mode differentiation, which kernels would drop", i);
         return false;
