@@ -17,6 +17,9 @@ import sympy
 from . import cpp_exprs as exprs
 from .ir import Const, DType, Expr, Index, Load, Loops, Op, Select, walk
 
+# A 0 that the compiler doesn't know. GCC (12.2 at least) takes a bool, as 0 or -1, for the offset of a vector load where a bool made an integer is the
+# index; it doesn't look through an "or".
+OPAQUE = "opaque"
 Path = tuple[tuple[Expr, bool], ...]      # conditions and the sides taken, outermost first
 
 
@@ -156,7 +159,7 @@ class Body:
 
     def load(self, load: Load, path: Path) -> Value:
         indirect = {s: self.emit(e, path) for s, e in load.indirect}
-        offset, level = self.index(load.offset, indirect)
+        offset, level = self.index(load.offset, {s: Value(f"({v.text} | {OPAQUE})", v.level) for s, v in indirect.items()})
         if load.buffer in self.memory.local and self.memory.strip is not None:
             level = self.depth
         condition = self.condition(path)
@@ -175,7 +178,8 @@ class Body:
         test = " && ".join(guards)
         if load.dtype.itemsize < 4 and level == self.depth and load.buffer not in self.memory.local:
             self.memory.clamped.add(load.buffer)     # there are no masked vector loads of small elements
-            return self.memory.at(load.buffer, f"({test} ? {offset} : 0ll)")
+            chosen = f"({test} ? {offset} : 0ll)"
+            return self.memory.at(load.buffer, f"({chosen} | {OPAQUE})" if load.offset.is_Integer else chosen)
         return f"({test} ? {self.memory.at(load.buffer, offset)} : ({self.memory.element(load.buffer, load.dtype)})0)"
 
 

@@ -18,7 +18,7 @@ import sympy
 from . import cpp_exprs as exprs
 from . import cpp_math
 from .cpp_bits import moved_as_bits
-from .cpp_body import Memory
+from .cpp_body import OPAQUE, Memory
 from .cpp_loops import STRIP, check_name, nest
 from .cpp_tiles import ACROSS, FIRST, TILE, Tiled, blocks, outer_but, tiled
 from .ir import Kernel, Load, Loops, Op, Reduce, loads, walk
@@ -145,6 +145,8 @@ class _Function:
         head = [f'extern "C" void {self.kernel.name}({ARGUMENTS}) {{', "if (begin >= end) return;"]
         head += [f"const i64 {self.symbols[s]} = s[{k}];" for k, s in enumerate(self.kernel.sizes)]
         head += [f"u64 {check_name(k)} = 0;" for k in range(len(self.kernel.checks))]
+        if any(OPAQUE in line for line in body):
+            head += [f"i64 {OPAQUE} = 0;", f'__asm__("" : "+r"({OPAQUE}));']
         lines = head + self.pointers() + self.locals() + body + self.notes() + [f"__builtin_free({name});" for name in self.freed] + ["}"]
         return "\n".join(_indented(lines)) + "\n"
 

@@ -36,6 +36,8 @@ def fold(g: GraphLowering, x: LazyTensor, dims: list[int], kind: str, dtype: DTy
     """Fold the dimensions away, in `dtype`; with keepdim they stay with size 1."""
     if all(x.sizes[d] == 1 for d in dims):
         one = x.with_value(g.exprs.const(0, DType.i64)) if kind in ("argmax", "argmin") else cast(x, dtype)
+        if kind == "sum" and not dtype.is_int and dtype is not DType.b1:
+            one = zipped("add", one, 0.0)       # a sum begins with 0.0: -0.0 becomes 0.0
         return one if keepdim else one.squeeze(dims)
     kept = [d for d in range(x.ndim) if d not in dims]
     if kind in PARTED and all(x.sizes[d] == 1 for d in kept):

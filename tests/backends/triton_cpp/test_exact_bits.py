@@ -89,3 +89,13 @@ def test_what_is_moved_keeps_its_bits(dtype):
     mine = args[0].clone()
     dynamo_nb.compile(lambda x, y: x.copy_(y.flip(0)))(mine, args[1])
     assert torch.equal(mine.view(whole), y.flip(0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_a_sum_of_nothing_but_a_negative_zero_is_positive(dtype):
+    for x in (torch.tensor(-0.0, dtype=dtype), torch.tensor([[-0.0]], dtype=dtype), torch.full((3, 1), -0.0, dtype=dtype)):
+        def fn(x):
+            return x.sum(), x.sum(-1), x.mean(-1, keepdim=True), x.amax(-1), x.prod(-1)
+
+        for got, want in zip(dynamo_nb.compile(fn)(x), fn(x), strict=True):
+            assert torch.equal(torch.signbit(got), torch.signbit(want)) and torch.equal(got, want)

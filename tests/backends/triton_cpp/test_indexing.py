@@ -250,3 +250,22 @@ def test_folds_of_what_is_gathered():
         bad = i.clone()
         bad[place] = value
         assert result(run, [x, bad]) == result(folds, x, bad) == (RuntimeError, f"index {value} is out of bounds for dimension 1 with size 640")
+
+
+@pytest.mark.parametrize("make", [
+    lambda a: (a > 0), lambda a: (a != 0) & (a == a), lambda a: torch.logical_and(a.ceil(), a), lambda a: ~(a > 0), lambda a: torch.isnan(a),
+], ids=range(5))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int8])
+def test_a_comparison_as_index(make, dtype):
+    """GCC once took a mask of ones for the offset -1 (vector loads whose index is a bool)."""
+    torch.manual_seed(0)
+    a = torch.randn(67)
+    a[::3] = float("nan")
+    table = torch.arange(5).to(dtype)
+
+    def fn(a, table):
+        chosen = make(a)
+        return table[chosen.to(torch.int64)], table[chosen.to(torch.int32).clamp(-5, 4)], table[torch.where(chosen, 1, 0)], table[torch.where(chosen, 0, 4)]
+
+    for got, want in zip(dynamo_nb.compile(fn)(a, table), fn(a, table), strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
