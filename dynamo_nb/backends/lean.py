@@ -29,7 +29,6 @@ class Made:
 class Direct:
     """A compiled graph without gradients. `entry` is what callers that need no attributes may call."""
 
-    generated_code = ""
     generated_graphs: Any = ()
 
     def __init__(self, run: Run) -> None:
@@ -43,7 +42,6 @@ class Direct:
 class Trained:
     """A compiled graph with gradients: the wrapper until there is a backward, then an autograd Function of its own."""
 
-    generated_code = ""
     generated_graphs: Any = ()
 
     def __init__(self, full: Run, made: Made, meta: Any) -> None:

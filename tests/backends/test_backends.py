@@ -183,3 +183,19 @@ def test_a_graph_that_raises_at_run_time(backend: str) -> None:
 
     calls = [(X, torch.tensor([0]), []), (X, torch.tensor([8]), []), (X, torch.tensor([2]), [])]
     differ(f, *calls, backend=backend)
+
+
+def test_attributes_of_a_users_callable_mean_nothing_to_us():
+    class Run:
+        def __init__(self, gm):
+            self.gm = gm
+
+        def __call__(self, *args):
+            return self.gm.forward(*args)
+
+        def entry(self, *args):
+            raise AssertionError("not ours to call")
+
+        call = entry
+
+    assert dynamo_nb.compile(lambda x: x + 1, backend=lambda gm, inputs: Run(gm))(torch.ones(2)).tolist() == [2.0, 2.0]
