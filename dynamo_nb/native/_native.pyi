@@ -61,6 +61,9 @@ class CompiledFunction:
     def __get__(self, instance: Any, owner: Any = ..., /) -> Any: ...
     def __getattr__(self, name: str) -> Any: ...
 
+class NotPlain(TypeError):
+    """A program got a tensor that kernels can't take: a subclass's, a batch, one with a tangent. Nothing was taken or run."""
+
 class Program:
     """A compiled graph that runs without Python between its operations.
 

@@ -19,7 +19,7 @@ import torch.fx
 from ...core import events
 from ...core.logs import ALWAYS, artifact_logger
 from ...core.settings import raises_internal_errors, settings
-from ...native import Program, pool_limit
+from ...native import NotPlain, Program, pool_limit
 from ..aot import aot_compile, boxed, decompositions, run_as_is
 from . import cpp_build, cpp_printer, lower_indexing, lower_pointwise, lower_reductions, lower_views, lower_writes  # noqa: F401  (the lowerings register themselves)
 from .assemble import Assembler, Integers, Measure, needed_after
@@ -73,14 +73,12 @@ def compile_graph(
 
 
 def _or_aten(run: Any, aten: Any) -> Any:
-    """A backward also gets what no guard has seen: batches of gradients (is_grads_batched=True) go through ATen."""
+    """A backward also gets what no guard has seen: batches of gradients (is_grads_batched=True), tangents. They go through ATen."""
 
     def backward(args: list[Any]) -> Any:
         try:
             return run(args)
-        except TypeError as error:      # before it took anything from the list
-            if "is a batch of tensors" not in str(error):
-                raise
+        except NotPlain:
             return aten(*args)
 
     backward._boxed_call = True  # type: ignore[attr-defined]

@@ -23,6 +23,9 @@ struct ProgramObject {
 };
 
 // ---- arguments ----
+// A TypeError of its own: raised before anything of the call was taken or run, so that the caller may run the operators instead.
+static PyObject *NotPlain;
+
 static bool check_tensor(PyObject *value, Py_ssize_t i)
 {
     if (!is_tensor(value)) {
@@ -31,18 +34,18 @@ static bool check_tensor(PyObject *value, Py_ssize_t i)
     }
     const at::TensorBase &tensor = tensor_in(value);
     if (!tensor.defined() || tensor.key_set().has(c10::DispatchKey::Python)) {
-        PyErr_Format(PyExc_TypeError, "Program: argument %zd is a %.200s, whose operators run in Python: only plain tensors can be passed", i,
+        PyErr_Format(NotPlain, "Program: argument %zd is a %.200s, whose operators run in Python: only plain tensors can be passed", i,
                      Py_TYPE(value)->tp_name);
         return false;
     }
     c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
     constexpr c10::DispatchKeySet batched({c10::DispatchKey::Batched, c10::DispatchKey::FuncTorchBatched});
     if (impl->key_set().has_any(batched)) {
-        PyErr_Format(PyExc_TypeError, "Program: argument %zd is a batch of tensors, as inside vmap or with is_grads_batched=True: kernels need one", i);
+        PyErr_Format(NotPlain, "Program: argument %zd is a batch of tensors, as inside vmap or with is_grads_batched=True: kernels need one", i);
         return false;
     }
     if (impl->autograd_meta() && impl->_fw_grad(0, tensor).defined()) {
-        PyErr_Format(PyExc_TypeError, "Program: argument %zd carries a tangent of forward-mode differentiation, which kernels would drop", i);
+        PyErr_Format(NotPlain, "Program: argument %zd carries a tangent of forward-mode differentiation, which kernels would drop", i);
         return false;
     }
     return true;
@@ -255,6 +258,8 @@ extern "C" int dnb_program_init(PyObject *module)
     type->tp_methods = program_methods;
     type->tp_getset = program_getset;
     if (PyType_Ready(type) < 0) return -1;
+    if (!NotPlain && !(NotPlain = PyErr_NewException("dynamo_nb.native.NotPlain", PyExc_TypeError, nullptr))) return -1;
+    if (PyModule_AddObjectRef(module, "NotPlain", NotPlain) < 0) return -1;
     return PyModule_AddObjectRef(module, "Program", (PyObject *)type);
 }
 
