@@ -39,12 +39,17 @@ def _taylor(first: int, last: int, step: int, signs: bool = False) -> list[float
     return [(-1.0 if signs and (k - first) // step % 2 else 1.0) / math.factorial(k) for k in range(first, last + 1, step)]
 
 
-EXPM1 = [0.5000000049300659, 0.1666666682138216, 0.04166634203005252, 0.008333271746379404, 0.001394204786292093, 0.00019915016130898276]
-EXP2 = [math.log(2) ** k * c for k, c in enumerate((1.0, 1.0, *EXPM1))]
+EXP = [1.0, 1.0, 0.4999999403953552, 0.1666652113199234, 0.04166826605796814, 0.008368677459657192, 0.001382073387503624]
+EXPM1 = [0.4999999701976776, 0.1666654646396637, 0.04166743531823158, 0.00836626160889864, 0.0013870657421648502]
+# (exp(r) - 1 - r) / r², both |r| <= log(2) / 2
+SINE = [1.0, -0.1666666716337204, 0.008333379402756691, -0.00019853065896313637, 2.8325487164693186e-06]
+COSINE = [1.0, -0.5, 0.04166664555668831, -0.0013887309469282627, 2.4432327336398885e-05]
+# sin(r) / r and cos(r) in r², |r| <= π/4
 LOG = [
     0.3333331042070362, -0.24999986728528698, 0.20002228166465397, -0.16669243770109193, 0.1421861719803593, -0.12384461635189489,
     0.11873426298797302, -0.1178925050657726, 0.06913567156368389,
 ]   # (log(1 + r) - r + r²/2) / r³
+EXP2 = [math.log(2) ** k * c for k, c in enumerate(EXP)]
 ERF_SMALL = [
     1.128379167058022, -0.376126384346528, 0.11283781974138958, -0.026865400044439002, 0.005220945439900343, -0.0008482828954307115,
     0.0001125694872944603, -9.641518493660505e-06,
@@ -66,8 +71,8 @@ ATAN = [
     0.07245712467142192, -0.05427899827408058, 0.03420947646350911, -0.016111581325049754, 0.0048508913745418155, -0.0006847846742496698,
 ]   # atan(x) / x in x², |x| <= 1
 ATANH = [1.0 / k for k in range(3, 19, 2)]
-# 2/π in pieces of 29 bits: the product with an f32 is exact in f64, so are its multiples of 4 taken off.
-TWO_OVER_PI = ["0x1.45f306dp-1", "0x1.9391054p-30", "0x1.4fe13abp-59", "0x1.d1f534dp-88", "0x1.b81b6c5p-117", "0x1.5993c4p-148", "0x1.c820ff2p-175"]
+# 1/(2π) in pieces of 29 bits and a rest: a piece times an f32 is exact in f64, so is that less whole turns.
+TURN = ["0x1.45f306dp-3", "0x1.9391054p-32", "0x1.4fe13abp-61", "0x1.d1f534dp-90", "0x1.b81b6c5p-119", "0x1.5993c439041fep-150"]
 
 PRELUDE = """\
 typedef float f32; typedef double f64; typedef bool b1;
@@ -92,6 +97,20 @@ INLINE u64 bits_f64(f64 x) { u64 r; __builtin_memcpy(&r, &x, 8); return r; }
 INLINE f64 float_u64(u64 x) { f64 r; __builtin_memcpy(&r, &x, 8); return r; }
 """
 
+
+def _logarithm(name: str, of: str) -> str:
+    """A logarithm in f32, where `of` gives that of (1 + r)·2^e, sqrt(1/2) <= 1 + r < sqrt(2)."""
+    return f"""INLINE f32 {name}_f32(f32 x) {{
+    b1 tiny = x < 0x1p-126f;
+    u32 d = bits_f32(tiny ? x * 0x1p23f : x) - 0x3f3504f3u;
+    f32 e = (f32)((i32)d >> 23) - (tiny ? 23.0f : 0.0f), r = float_u32((d & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+    f32 y = {of};
+    y = x < __builtin_inff() ? y : x;
+    y = x > 0.0f ? y : __builtin_nanf("");
+    return x == 0.0f ? -__builtin_inff() : y;
+}}"""
+
+
 # Cores in f64 for f32 functions: arguments come from f32 values, results need about 30 good bits.
 CORES = {
     "expd": f"""INLINE f64 expd(f64 x) {{
@@ -113,57 +132,65 @@ CORES = {
     y = x > 0.0 ? y : __builtin_nan("");
     return x == 0.0 ? -__builtin_inf() : y;
 }}""",
-    "turnd": "INLINE f64 turnd(f64 x) { // x·2/π less a multiple of 4\n    f64 s = 0.0, q;\n"
-    + "".join(f"    q = x * {c}; s += q - 4.0 * __builtin_rint(q * 0.25);\n" for c in reversed(TWO_OVER_PI)) + "    return s;\n}",
-    "sined": f"""INLINE f64 sined(f64 r) {{ f64 z = r * r; return r * ({_horner(_taylor(1, 13, 2, True), "z")}); }}""",
-    "cosined": f"""INLINE f64 cosined(f64 r) {{ f64 z = r * r; return {_horner(_taylor(0, 14, 2, True), "z")}; }}""",
+    "turnd": f"INLINE f64 turnd(f64 x) {{ // x in quarters of a turn, less whole turns\n    f64 s = x * {TURN[-1]}, q;\n"
+    + "".join(f"    q = x * {c}; s += q - __builtin_rint(q);\n" for c in reversed(TURN[:-1])) + "    return 4.0 * s;\n}",
+    "sined": f"""INLINE f64 sined(f64 r) {{ f64 z = r * r; return r * ({_horner(SINE, "z")}); }}""",
+    "cosined": f"""INLINE f64 cosined(f64 r) {{ f64 z = r * r; return {_horner(COSINE, "z")}; }}""",
+    "sine_f32": f"""INLINE f32 sine_f32(f32 r) {{ f32 z = r * r; return FMA_f32(r * z, {_horner(SINE[1:], "z", "f32")}, r); }}""",
+    "cosine_f32": f"""INLINE f32 cosine_f32(f32 r) {{ f32 z = r * r; return {_horner(COSINE, "z", "f32")}; }}""",
     "asind": f"""INLINE f64 asind(f64 x) {{ f64 z = x * x; return x * ({_horner(ASIN, "z")}); }}""",
-    "scale_f32": """INLINE f32 scale_f32(f32 p, f32 k) { // p·2^n where k = n + 1.5·2^23; in two steps, for denormals and the largest
-    i32 n = (i32)(bits_f32(k) - 0x4b400000u), h = n >> 1;
-    return p * float_u32((u32)(h + 127) << 23) * float_u32((u32)(n - h + 127) << 23);
+    "scale_f32": """INLINE f32 scale_f32(f32 p, f32 k) { // p·2^n where k = n + 254 + 1.5·2^23; in two steps, for denormals and the largest
+    u32 h = bits_f32(k) << 22 & 0xff800000u;
+    return p * float_u32(h) * float_u32((bits_f32(k) << 23) - h);
 }""",
+    "expcore": f"""INLINE f32 expcore(f32 r) {{ return {_horner(EXP, "r", "f32")}; }}""",
     "expm1core": f"""INLINE f32 expm1core(f32 r) {{ return FMA_f32(r * r, {_horner(EXPM1, "r", "f32")}, r); }}""",
+    "logrest": f"""INLINE f32 logrest(f32 r) {{ f32 z = r * r; return FMA_f32(-0.5f, z, r * z * ({_horner(LOG, "r", "f32")})); }}""",
+    "logcore": """INLINE f32 logcore(f32 r, f32 e) { // log(1 + r) + e·log 2
+    return FMA_f32(e, 0x1.63p-1f, r + FMA_f32(e, -0x1.bd0106p-13f, logrest(r)));
+}""",
     "reduce_ln2": """INLINE f32 reduce_ln2(f32 x, f32 n) { // x - n·log 2
     return FMA_f32(n, 0x1.05c61p-29f, FMA_f32(n, -0x1.62e43p-1f, x));
 }""",
 }
 
 F32 = {
+    # Rounded by adding 1.5·2^23 and an exponent's offset (254 = 2·127, 126): the sum's bits, shifted, are the power of two.
     "exp_f32": """INLINE f32 exp_f32(f32 x) {
     x = x < -104.0f ? -104.0f : x; x = x > 89.0f ? 89.0f : x;
-    f32 k = x * 0x1.715476p+0f + 0x1.8p23f;
-    return scale_f32(1.0f + expm1core(reduce_ln2(x, k - 0x1.8p23f)), k);
+    f32 k = FMA_f32(x, 0x1.715476p+0f, 0x1.8001fcp23f);
+    return scale_f32(expcore(reduce_ln2(x, k - 0x1.8001fcp23f)), k);
 }""",
     "exp2_f32": """INLINE f32 exp2_f32(f32 x) {
     x = x < -150.5f ? -150.5f : x; x = x > 128.0f ? 128.0f : x;
-    f32 k = x + 0x1.8p23f, r = x - (k - 0x1.8p23f);
-    return scale_f32(1.0f + expm1core(r * 0x1.62e43p-1f), k);
+    f32 k = x + 0x1.8001fcp23f, r = x - (k - 0x1.8001fcp23f);
+    return scale_f32(expcore(r * 0x1.62e43p-1f), k);
 }""",
     "expm1_f32": """INLINE f32 expm1_f32(f32 x) {
     f32 a = x < -30.0f ? -30.0f : x; a = a > 89.0f ? 89.0f : a;
-    f32 k = a * 0x1.715476p+0f + 0x1.8p23f;
-    f32 q = expm1core(reduce_ln2(a, k - 0x1.8p23f));
-    i32 n = (i32)(bits_f32(k) - 0x4b400000u);
-    f32 half = float_u32((u32)(n + 126) << 23); // 2^n / 2: 2^128 is out of range
+    f32 k = FMA_f32(a, 0x1.715476p+0f, 0x1.8000fcp23f);
+    f32 q = expm1core(reduce_ln2(a, k - 0x1.8000fcp23f));
+    f32 half = float_u32(bits_f32(k) << 23); // 2^n / 2: 2^128 is out of range
     f32 y = FMA_f32(half, q, half - 0.5f);
     return x == 0.0f ? x : y + y;
 }""",
-    "log_f32": f"""INLINE f32 log_f32(f32 x) {{
-    b1 tiny = x < 0x1p-126f;
-    u32 d = bits_f32(tiny ? x * 0x1p23f : x) - 0x3f3504f3u;
-    f32 e = (f32)((i32)d >> 23) - (tiny ? 23.0f : 0.0f);
-    f32 r = float_u32((d & 0x7fffffu) + 0x3f3504f3u) - 1.0f, z = r * r;
-    f32 y = r * z * ({_horner(LOG, "r", "f32")});
-    y = FMA_f32(e, -0x1.bd0106p-13f, y); y = FMA_f32(-0.5f, z, y); y = FMA_f32(e, 0x1.63p-1f, r + y);
-    y = x < __builtin_inff() ? y : x;
-    y = x > 0.0f ? y : __builtin_nanf("");
-    return x == 0.0f ? -__builtin_inff() : y;
-}}""",
-    "sigmoid_f32": "INLINE f32 sigmoid_f32(f32 x) { return 1.0f / (1.0f + exp_f32(-x)); }",
+    "log_f32": _logarithm("log", "logcore(r, e)"),
+    "log2_f32": _logarithm("log2", "e + FMA_f32(r, 0x1.715476p+0f, FMA_f32(r, 0x1.4ae0cp-26f, logrest(r) * 0x1.715476p+0f))"),
+    "log10_f32": _logarithm(
+        "log10", "FMA_f32(e, 0x1.344p-2f, FMA_f32(r, 0x1.bcb7b2p-2f, FMA_f32(e, 0x1.3509f8p-18f, FMA_f32(r, -0x1.5b235ep-27f, logrest(r) * 0x1.bcb7b2p-2f))))",
+    ),
+    "sigmoid_f32": """INLINE f32 sigmoid_f32(f32 x) { // as eager, 0 where exp(-x) overflows
+    x = x < -89.0f ? -89.0f : x; x = x > 30.0f ? 30.0f : x;
+    f32 k = FMA_f32(x, -0x1.715476p+0f, 0x1.8000fcp23f);
+    f32 half = expcore(reduce_ln2(-x, k - 0x1.8000fcp23f)) * float_u32(bits_f32(k) << 23);
+    return 1.0f / FMA_f32(half, 2.0f, 1.0f);
+}""",
     "tanh_f32": """INLINE f32 tanh_f32(f32 x) {
     f32 a = __builtin_fabsf(x); a = a > 10.0f ? 10.0f : a;
-    f32 t = expm1_f32(a + a);
-    return __builtin_copysignf(t / (t + 2.0f), x);
+    f32 k = FMA_f32(a, 0x1.715476p+1f, 0x1.8000fcp23f);
+    f32 q = expm1core(reduce_ln2(a + a, k - 0x1.8000fcp23f));
+    f32 half = float_u32(bits_f32(k) << 23), h = FMA_f32(half, q, half - 0.5f);
+    return float_u32(bits_f32(h / (h + 1.0f)) | (bits_f32(x) & 0x80000000u));
 }""",
     "erf_f32": f"""INLINE f32 erf_f32(f32 x) {{
     f32 a = __builtin_fabsf(x), z = x * x; a = a > 4.0f ? 4.0f : a;
@@ -181,22 +208,29 @@ F32 = {
     return (f32)(x < 0.0f ? 2.0 - y : y);
 }}""",
     "log1p_f32": """INLINE f32 log1p_f32(f32 x) {
-    f64 d = x, y = logd(1.0 + d);
-    return __builtin_fabs(d) < 0x1p-20 ? (f32)(x == 0.0f ? d : d - 0.5 * d * d) : (f32)y;
+    f32 u = 1.0f + x, b = u - x, c = (x - (u - b)) + (1.0f - b); // u + c = 1 + x, exactly
+    u32 d = bits_f32(u) - 0x3f3504f3u;
+    i32 n = (i32)d >> 23;
+    f32 r = float_u32((d & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
+    r = FMA_f32(0.5f * c, float_u32(0x40000000u - ((u32)n << 23)), r); // c / 2^n, of which the largest has no bits
+    f32 y = logcore(r, (f32)n);
+    y = x < __builtin_inff() ? y : x;
+    y = u > 0.0f ? y : __builtin_nanf("");
+    return x == 0.0f ? x : u == 0.0f ? -__builtin_inff() : y;
 }""",
-    "log2_f32": f"INLINE f32 log2_f32(f32 x) {{ return (f32)(logd(x) * {literal(1 / math.log(2), 'f64')}); }}",
-    "log10_f32": f"INLINE f32 log10_f32(f32 x) {{ return (f32)(logd(x) * {literal(1 / math.log(10), 'f64')}); }}",
     "sin_f32": """INLINE f32 sin_f32(f32 x) {
-    f64 t = turnd(x), k = t + 0x1.8p52, r = (t - (k - 0x1.8p52)) * 0x1.921fb54442d18p+0;
-    u64 n = bits_f64(k);
-    f64 y = n & 1 ? cosined(r) : sined(r);
-    return x == 0.0f ? x : (f32)(n & 2 ? -y : y);
+    f64 t = turnd(x), k = t + 0x1.8p52;
+    f32 r = (f32)((t - (k - 0x1.8p52)) * 0x1.921fb54442d18p+0);
+    u32 n = (u32)bits_f64(k);
+    f32 y = n & 1 ? cosine_f32(r) : sine_f32(r);
+    return x == 0.0f ? x : float_u32(bits_f32(y) ^ (n & 2) << 30);
 }""",
     "cos_f32": """INLINE f32 cos_f32(f32 x) {
-    f64 t = turnd(x), k = t + 0x1.8p52, r = (t - (k - 0x1.8p52)) * 0x1.921fb54442d18p+0;
-    u64 n = bits_f64(k);
-    f64 y = n & 1 ? sined(r) : cosined(r);
-    return (f32)((n + 1) & 2 ? -y : y);
+    f64 t = turnd(x), k = t + 0x1.8p52;
+    f32 r = (f32)((t - (k - 0x1.8p52)) * 0x1.921fb54442d18p+0);
+    u32 n = (u32)bits_f64(k);
+    f32 y = n & 1 ? sine_f32(r) : cosine_f32(r);
+    return float_u32(bits_f32(y) ^ (n + 1 & 2) << 30);
 }""",
     "tan_f32": """INLINE f32 tan_f32(f32 x) {
     f64 t = turnd(x), k = t + 0x1.8p52, r = (t - (k - 0x1.8p52)) * 0x1.921fb54442d18p+0;
