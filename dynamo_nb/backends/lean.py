@@ -18,12 +18,13 @@ Run = Callable[..., Any]
 
 @dataclasses.dataclass
 class Made:
-    """What the compilers of one graph have given so far; gradients: the backward graph's output per input, None where there is none."""
+    """What the compilers of one graph have given so far; gradients: which inputs the backward graph has a gradient for; failure: what a compiler raised."""
 
     forward: Run | None = None
     inference: Run | None = None
     backward: Run | None = None
     gradients: tuple[bool, ...] = ()
+    failure: Exception | None = None
 
 
 class Direct:
@@ -66,10 +67,22 @@ def shortened(full: Run, made: Made, meta: Any, inputs: int) -> Run:
     if meta is None or not _nothing_to_do(meta, inputs):
         return full
     if made.inference is not None:
-        return Direct(made.inference)
+        return Direct(_undifferentiated(made.inference, meta))
     if made.forward is not None and torch.is_grad_enabled():
         return Trained(full, made, meta)
     return full
+
+
+def _undifferentiated(run: Run, meta: Any) -> Run:
+    """Nothing of a graph without gradients is recorded for a backward, where its arguments have some. A native program records nothing anyway."""
+    if hasattr(run, "call") or not torch.is_grad_enabled() or not any(info.requires_grad for info in meta.input_info):
+        return run
+
+    def plain(args: list[Any]) -> Any:
+        with torch.no_grad():
+            return run(args)
+
+    return plain
 
 
 def _nothing_to_do(meta: Any, inputs: int) -> bool:

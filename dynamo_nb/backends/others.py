@@ -9,7 +9,7 @@ import torch
 import torch.fx
 
 from . import config as backend_config
-from .aot import aot_compile, run_as_is
+from .aot import aot_compile, min_cut_partition, run_as_is
 from .registry import register_builtin
 
 
@@ -18,7 +18,6 @@ def inductor(
     gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inputs: list[Any] | None = None, mode: str | None = None, **options: Any
 ) -> Callable[..., Any]:
     """torch's Inductor as the code generator behind our front end."""
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch._inductor import config, list_mode_options
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.decomposition import select_decomp_table
@@ -36,7 +35,7 @@ def inductor(
     with config.patch(patches):
         return aot_compile(
             gm, example_inputs, fake_inputs, fw_compiler=forward, bw_compiler=backward, decompositions=select_decomp_table(),
-            partition_fn=min_cut_rematerialization_partition,
+            partition_fn=min_cut_partition,
         )
 
 

@@ -305,6 +305,7 @@ class Recorder:
             setattr(root, attr, value)
         gm = torch.fx.GraphModule(root, self.graph)
         gm.meta["dynamo_nb_name"] = name
+        gm.meta["dynamo_nb_written"] = [i for i, entry in enumerate(self.inputs) if isinstance(entry.real, torch.Tensor) and self.is_written(entry)]
         return gm
 
     def fresh_fakes(self) -> list[Any]:

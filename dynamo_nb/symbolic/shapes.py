@@ -17,7 +17,7 @@ import torch
 from ..core.exc import ConstraintViolationError, StepUnsupported
 from ..core.logs import artifact_logger
 from ..core.reasons import UnsupportedOperation
-from ..core.source import ComputedSource, Source, TensorPropertySource
+from ..core.source import AttrSource, ComputedSource, Source, TensorPropertySource
 
 if TYPE_CHECKING:
     from .interpreter import InstructionTranslatorBase as Tx
@@ -208,9 +208,14 @@ class Shapes:
     def fakify(self, fake_mode: Any, tensor: torch.Tensor, source: Source) -> torch.Tensor:
         from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext
 
-        dims = self.dims(tensor, source)
-        ours = torch_source(source)
-        context = StatefulSymbolicContext(dynamic_sizes=dims, tensor_source=ours, shape_env_to_source_to_symbol_cache={})
+        def context_of(tensor: torch.Tensor, source: Source) -> Any:
+            # Without a context of its own a view's base gets symbols for sizes, and with them a base that is an input too.
+            base = context_of(tensor._base, AttrSource(source, "_base")) if tensor._is_view() and tensor._base is not None else None
+            return StatefulSymbolicContext(
+                dynamic_sizes=self.dims(tensor, source), view_base_context=base, tensor_source=torch_source(source), shape_env_to_source_to_symbol_cache={},
+            )
+
+        ours, context = torch_source(source), context_of(tensor, source)
         fake = make_fake(fake_mode, tensor, ours, context)
         self.contexts[source] = context
         strict = getattr(tensor, "_dynamo_dynamic_indices", set())

@@ -20,7 +20,7 @@ from ...core import events
 from ...core.logs import ALWAYS, artifact_logger
 from ...core.settings import raises_internal_errors, settings
 from ...native import NotPlain, Program, pool_limit
-from ..aot import aot_compile, boxed, decompositions, run_as_is
+from ..aot import AsCaptured, aot_compile, boxed, decompositions, min_cut_partition, run_as_is
 from . import cpp_build, cpp_printer, lower_indexing, lower_pointwise, lower_reductions, lower_views, lower_writes  # noqa: F401  (the lowerings register themselves)
 from .assemble import Assembler, Integers, Measure, needed_after
 from .compiled import CompiledGraph, hints_of
@@ -207,11 +207,12 @@ def triton_cpp(gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inpu
     chosen = {"max_autotune": settings.max_autotune} | {n: options.pop(n) for n in ("codegen", "tiered", "verify", "max_autotune") if n in options}
     if options or chosen.get("codegen", "") not in ("", "cpp", "triton"):
         raise ValueError(f"triton_cpp takes the options codegen='cpp' or 'triton', tiered, verify, max_autotune (True or False), not {options or chosen}")
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
-
     seen: list[CompiledGraph] = []
     compiler = functools.partial(compile_graph, seen=seen, provenance=Provenance(gm), **chosen)
     roles = {f"{short}_compiler": functools.partial(compiler, role=role) for short, role in (("fw", "forward"), ("bw", "backward"), ("inference", "inference"))}
-    run = aot_compile(gm, example_inputs, fake_inputs, **roles, decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition)
+    run = aot_compile(gm, example_inputs, fake_inputs, **roles, decompositions=decompositions(), partition_fn=min_cut_partition)
+    if isinstance(run, AsCaptured):
+        seen.append(CompiledGraph([], [], [], "", {}, run.why))
+        events.emit("generated", seen[-1])
     run.generated_graphs = seen  # type: ignore[attr-defined]
     return run

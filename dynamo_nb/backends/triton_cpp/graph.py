@@ -274,10 +274,12 @@ class GraphLowering:
 
     def placed(self, node: torch.fx.Node) -> Buffer:
         """The buffer of a node's value, from now on."""
+        before = len(self.buffers)
         buffer = self.in_memory(self.env[node], node.meta["val"], (node.name,))
         if buffer is not self.env[node].buffer:
             self.env[node] = from_buffer(self.exprs, buffer)
-            self.owner[buffer.name] = node
+            if len(self.buffers) > before and buffer.kind == "made":       # else it shows the memory of what the node is a copy of
+                self.owner[buffer.name] = node
         return buffer
 
     # -- memory -------------------------------------------------------------------------------------
