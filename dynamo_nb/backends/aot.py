@@ -9,21 +9,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.fx
 
 from ..core.collector import full_collections_postponed
-from ..core.logs import ALWAYS, artifact_logger
-from ..native import tensors_overlap
+from ..core.logs import artifact_logger
+from .captured import AsCaptured, WithCutViews, cut_views, several_histories, writes_shared
 from .lean import Made, shortened
+from .partition import min_cut_partition
 from .registry import register_builtin
 
 Compiler = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
-log, hints = artifact_logger("aot_graphs"), artifact_logger("perf_hints")
+log = artifact_logger("aot_graphs")
 
 
 def ensure_imported() -> None:
@@ -68,54 +68,6 @@ def run_as_is(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]
     return gm.forward
 
 
-class AsCaptured:
-    """A captured graph that nothing compiles: its calls are made one by one, as eager makes them. why: for reports."""
-
-    generated_graphs: Any = ()
-
-    def __init__(self, gm: torch.fx.GraphModule, why: str, expected: bool = False) -> None:
-        self.gm, self.why = gm, why.splitlines()[0]
-        (hints.info if expected else ALWAYS.warning)("a graph is run as it was captured, call by call, because %s", self.why)
-
-    def __call__(self, *args: Any) -> Any:
-        return self.gm.forward(*args)
-
-
-def min_cut_partition(joint: torch.fx.GraphModule, joint_inputs: Any, **kwargs: Any) -> Any:
-    """torch's min-cut partition, which never has a backward work anything out of an input that the call has changed meanwhile.
-
-    torch's own may save such an input, which costs nothing, and compute again from it what depends on what it was.
-    """
-    from torch._functorch.partitioners import CheckpointPolicy, min_cut_rematerialization_partition
-
-    for node in _reads_of_changed(joint.graph):
-        node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
-    return min_cut_rematerialization_partition(joint, joint_inputs, **kwargs)
-
-
-def _reads_of_changed(graph: torch.fx.Graph) -> Iterator[torch.fx.Node]:
-    """What is computed from the memory of inputs that change: in the graph, or, where they have gradients, after it (it clones them first)."""
-    from torch._guards import TracingContext
-
-    context = TracingContext.try_get()
-    meta = context.fw_metadata if context is not None else None
-    changed_after = meta is None or any(info.mutates_data for info in meta.input_info)
-    for node in graph.find_nodes(op="placeholder"):
-        memory, inside = [node], any(map(_writes_first, node.users))
-        for part in memory if inside else ():
-            for user in part.users:
-                if user.target is operator.getitem or getattr(user.target, "is_view", False):
-                    memory.append(user)
-                elif user.op == "call_function" and not _writes_first(user):
-                    yield user
-        if changed_after and not inside:
-            yield from (user for user in node.users if user.target is torch.ops.aten.clone.default)
-
-
-def _writes_first(node: torch.fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
-
-
 def aot_compile(
     gm: torch.fx.GraphModule, example_inputs: list[Any], fake_inputs: list[Any] | None, *, fw_compiler: Compiler, bw_compiler: Compiler | None = None,
     inference_compiler: Compiler | None = None, decompositions: dict[Any, Any] | None = None, partition_fn: Any = None,
@@ -128,8 +80,10 @@ def aot_compile(
     from torch._functorch.aot_autograd import aot_module_simplified
     from torch._guards import TracingContext, tracing
 
-    if _writes_shared(gm, example_inputs):
+    if writes_shared(gm, example_inputs):
         return AsCaptured(gm, "it writes an argument that shares memory with another", expected=True)
+    if torch.is_grad_enabled() and several_histories(gm):
+        return AsCaptured(gm, "tensors of different gradients share a result's memory", expected=True)
     fake_mode, made = _fake_mode(fake_inputs), Made()
     options: dict[str, Any] = {"decompositions": decompositions} if decompositions is not None else {}
     if partition_fn is not None:
@@ -141,9 +95,9 @@ def aot_compile(
     with context_of_trace, functorch_config.patch(cse=False):
         try:
             compiled = aot_module_simplified(
-                gm, fake_inputs if fake_inputs is not None else example_inputs, fw_compiler=_logged("Forward", fw_compiler, made),
-                bw_compiler=_logged("Backward", bw_compiler or fw_compiler, made), inference_compiler=_logged("Inference", inference_compiler or fw_compiler, made),
-                keep_inference_input_mutations=True, **options,
+                gm, fake_inputs if fake_inputs is not None else example_inputs, keep_inference_input_mutations=True, **options,
+                fw_compiler=_logged("Forward", fw_compiler, made), bw_compiler=_logged("Backward", bw_compiler or fw_compiler, made),
+                inference_compiler=_logged("Inference", inference_compiler or fw_compiler, made),
             )
         except Exception as err:
             if made.failure is not None or fake_mode is None:
@@ -155,45 +109,8 @@ def aot_compile(
     if meta is not None:
         meta.bw_donated_idxs = []       # no backward of ours writes into what was saved: retain_graph=True may come at any call
     run = shortened(compiled, made, meta, len(example_inputs)) if fake_mode is not None else compiled
-    cut = _cut_views(gm)
+    cut = cut_views(gm)
     return WithCutViews(run, cut) if cut else run
-
-
-def _cut_views(gm: torch.fx.GraphModule) -> list[int]:
-    """Results that are views made under `no_grad` of something with gradients: these don't flow back through them."""
-    found: list[int] = []
-    if not torch.is_grad_enabled():
-        return found
-    results: Any = next(reversed(gm.graph.nodes)).args[0]
-    for i, node in enumerate(results if isinstance(results, (tuple, list)) else ()):
-        value = node.meta.get("example_value") if isinstance(node, torch.fx.Node) else None
-        if isinstance(value, torch.Tensor) and value._is_view() and value.requires_grad:
-            if torch._C._autograd._get_creation_meta(value) == torch._C._autograd.CreationMeta.NO_GRAD_MODE:
-                found.append(i)
-    return found
-
-
-class WithCutViews:
-    """A compiled graph some of whose results are views made under `no_grad`; AOTAutograd makes them under the caller's mode."""
-
-    generated_graphs: Any = ()
-
-    def __init__(self, run: Callable[..., Any], cut: list[int]) -> None:
-        self.run, self.cut = run, cut
-
-    def __call__(self, *args: Any) -> Any:
-        results = list(self.run(*args))
-        with torch.no_grad():
-            for i in self.cut:
-                results[i] = results[i].view_as(results[i])
-        return tuple(results)
-
-
-def _writes_shared(gm: torch.fx.GraphModule, inputs: list[Any]) -> bool:
-    """AOTAutograd makes such arguments views of one: results that share their memory then miss writes, and the common memory's size isn't guarded."""
-    tensors = [(i, t) for i, t in enumerate(inputs) if isinstance(t, torch.Tensor) and t.layout is torch.strided]
-    written = {i for i, _ in tensors if i in gm.meta.get("dynamo_nb_written", ())}
-    return any(tensors_overlap(t, other) for i, t in tensors if i in written for j, other in tensors if i != j)
 
 
 def _fake_mode(values: list[Any] | None) -> Any:

@@ -9,7 +9,8 @@ import torch
 import torch.fx
 
 from . import config as backend_config
-from .aot import aot_compile, min_cut_partition, run_as_is
+from .aot import aot_compile, run_as_is
+from .partition import min_cut_partition
 from .registry import register_builtin
 
 

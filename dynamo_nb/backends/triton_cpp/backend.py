@@ -20,7 +20,9 @@ from ...core import events
 from ...core.logs import ALWAYS, artifact_logger
 from ...core.settings import raises_internal_errors, settings
 from ...native import NotPlain, Program, pool_limit
-from ..aot import AsCaptured, aot_compile, boxed, decompositions, min_cut_partition, run_as_is
+from ..aot import aot_compile, boxed, decompositions, run_as_is
+from ..captured import AsCaptured
+from ..partition import min_cut_partition
 from . import cpp_build, cpp_printer, lower_indexing, lower_pointwise, lower_reductions, lower_views, lower_writes  # noqa: F401  (the lowerings register themselves)
 from .assemble import Assembler, Integers, Measure, needed_after
 from .compiled import CompiledGraph, hints_of

@@ -245,7 +245,7 @@ class GraphLowering:
     def _own(self, node: torch.fx.Node) -> Buffer:
         """The buffer of a result, or of what results are views of."""
         lowered = self.env[node]
-        if isinstance(lowered.value, Read) and not is_view(node) and self.owner[lowered.value.buffer] is not node:
+        if isinstance(lowered.value, Read) and not shows_memory(node) and self.owner[lowered.value.buffer] is not node:
             made = self.new_buffer(node.meta["val"], "made")
             self.define(made, lowered.value, origins=(node.name,))
             self.env[node] = from_buffer(self.exprs, made)
@@ -428,6 +428,13 @@ def is_view(node: torch.fx.Node) -> bool:
         return True
     returns: list[Any] = node.target._schema.returns if isinstance(node.target, torch._ops.OpOverload) else []
     return bool(returns) and returns[0].alias_info is not None
+
+
+def shows_memory(node: torch.fx.Node) -> bool:
+    """`is_view`, but one of several results only where those are views."""
+    if node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
+        return shows_memory(node.args[0])
+    return is_view(node)
 
 
 def _last_uses(order: dict[torch.fx.Node, int]) -> dict[torch.fx.Node, int]:

@@ -41,6 +41,8 @@ def wrap_fake(tx: Tx, node: torch.fx.Node, fake: torch.Tensor) -> VariableTracke
     cls = type(fake)
     if cls is not torch._subclasses.fake_tensor.FakeTensor and not isinstance(fake, (torch._subclasses.fake_tensor.FakeTensor, torch.nn.Parameter)):
         raise StepUnsupported(UnsupportedOperation(f"an operation returned the tensor subclass {cls.__name__}"))
+    if fake.layout is not torch.strided:        # fake ones have no strides to trace with, and autograd aborts on some
+        raise StepUnsupported(UnsupportedOperation(f"an operation returned a tensor of layout {fake.layout}"))
     made = TensorVariable(node, fake)
     made.step = recorder.step
     recorder.tensor_by_fake[id(fake)] = made
