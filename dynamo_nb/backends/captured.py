@@ -51,6 +51,8 @@ def writes_shared(gm: torch.fx.GraphModule, inputs: list[Any]) -> bool:
     """AOTAutograd makes such arguments views of one: results that share their memory then miss writes, and the common memory's size isn't guarded."""
     tensors = [(i, t) for i, t in enumerate(inputs) if isinstance(t, torch.Tensor) and t.layout is torch.strided]
     written = {i for i, _ in tensors if i in gm.meta.get("dynamo_nb_written", ())}
+    if written and any("as_strided" in str(node.target) for node in gm.graph.nodes):       # which may reach past the argument
+        return True
     return any(tensors_overlap(t, other) for i, t in tensors if i in written for j, other in tensors if i != j)
 
 

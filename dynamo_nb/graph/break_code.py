@@ -8,6 +8,7 @@ an inlined frame in a fragment with that function's name, file, lines and global
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,7 @@ from ..symbolic.variables.constant import ConstantVariable
 from ..symbolic.variables.misc import NullVariable, PreviousExceptionVariable
 from .codegen import PyCodegen, settle
 from .output_graph import OutputGraph, argument_names, dataclass_replace, emit_tail_call
-from .resume import ContinueExecutionCache
+from .resume import ContinueExecutionCache, original_code
 
 NULL = "NULL"
 
@@ -60,8 +61,7 @@ class FrameState:
         for target in self.targets():
             wanted |= self.live[target.index]
         wanted |= self.live[self.group[0].index] if self.innermost else set()
-        if self.code.co_argcount:
-            wanted.add(self.code.co_varnames[0])
+        wanted.update(first_parameter(self.code))
         return {n: v for n, v in self.locals.items() if n in wanted}
 
     def targets(self) -> list[Instruction]:
@@ -254,8 +254,7 @@ class BreakWriter:
         nulls += tuple(len(kept) + i for i, n in enumerate(fresh) if n == NULL)
         bound = {*state.locals, *((state.last.argval,) if state.stored else ())}
         live = tuple(sorted(n for n in state.live[target.index] | self._kept_alive(cg, state, target) if n in bound))
-        first = state.code.co_varnames[0] if state.code.co_argcount else None
-        unbound = first is not None and first not in state.locals and first not in state.code.co_cellvars
+        unbound = any(first not in state.locals and first not in cells_of(state.code) for first in first_parameter(state.code))
         layout = ContinueExecutionCache.lookup(
             state.code, target, line=state.last.lineno or state.code.co_firstlineno, nulls=nulls, handled=handled,
             stack_args=len(kept) + len(fresh) - len(nulls), live=live, first_unbound=unbound,
@@ -315,6 +314,16 @@ class BreakWriter:
             cg.load_const((state.last.offset or 0) // 2)
             fresh = [cg.store_temp(), name]
         self._go_on(cg, state, entry.target, state.stack[:entry.depth], fresh)
+
+
+def first_parameter(code: types.CodeType) -> tuple[str, ...]:
+    """The first parameter's name, if there is one: of the user's function, which resume code that continues it once it is deleted doesn't have."""
+    whole = original_code(code)
+    return whole.co_varnames[:1] if whole.co_argcount else ()
+
+
+def cells_of(code: types.CodeType) -> tuple[str, ...]:
+    return original_code(code).co_cellvars
 
 
 def touched_slots(state: FrameState) -> int:

@@ -18,7 +18,7 @@ import torch.fx
 
 from ..core.exc import StepUnsupported
 from ..core.reasons import DynamicOutputShape, MutationBeforeFailure, ScalarFromTensor, UnsupportedOperation
-from ..core.source import Assumption, Source
+from ..core.source import Assumption, Source, TensorPropertySource
 from . import op_facts
 from .effects import SideEffects
 from .global_state import GlobalState
@@ -125,6 +125,14 @@ class Recorder:
     def assume(self, tx: Tx | None, source: Source | None, kind: str, *payload: Any) -> None:
         file, line = tx.user_position() if tx is not None else ("", 0)
         self.guards.add(Assumption(source, kind, payload, file, line))
+
+    def assume_storage_offset(self, tx: Tx, fake: torch.Tensor) -> None:
+        """The offsets of inputs that this tensor's own is worked out from, which TENSOR_MATCH leaves open; where they are symbols, those are guarded."""
+        memory = fake.untyped_storage()._cdata
+        for entry in self.inputs:
+            if isinstance(entry.real, torch.Tensor) and entry.fake.untyped_storage()._cdata == memory and isinstance(offset := entry.fake.storage_offset(), int):
+                place = TensorPropertySource(entry.source, "storage_offset", -1)
+                self.assume(tx, None, "SHAPE_ENV", f"{place.name} == {offset}", ((place.name, place),))
 
     def needs_presence(self, tx: Tx, read: VariableTracker, holder: Source | None, kind: str, *payload: Any) -> None:
         """That `read` was found is an assumption of its own as long as nobody looks at it."""

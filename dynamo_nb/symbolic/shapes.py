@@ -146,7 +146,6 @@ class Shapes:
             allow_scalar_outputs=config["capture_scalar_outputs"] or whole,
             allow_dynamic_output_shape_ops=config["capture_dynamic_output_shape_ops"] or whole,
             assume_static_by_default=config["assume_static_by_default"],
-            specialize_zero_one=dynamic is not True,
         )
         self.seen = seen
         self.config = config

@@ -186,6 +186,7 @@ def _numel(tx: Tx, x: TensorVariable) -> VariableTracker:
 
 @method("storage_offset")
 def _storage_offset(tx: Tx, x: TensorVariable) -> VariableTracker:
+    tx.recorder.assume_storage_offset(tx, x.fake)
     return tx.recorder.wrap_size(tx, x.fake.storage_offset())
 
 
