@@ -38,7 +38,7 @@ def first_and_a_cell(flat: list[torch.Tensor], b: torch.Tensor) -> Any:
     a = flat[0] + 1
 
     def read() -> Any:
-        return flat
+        return flat  # noqa: F821 (deleted below, which is the point)
 
     del flat
     dynamo_nb.graph_break()
