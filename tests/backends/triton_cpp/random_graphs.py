@@ -221,6 +221,8 @@ def check(seed: int, reference: bool = False, codegen: str = "", tight: bool = F
             return ""
         plain = _plain(gm, writer, want)
         noisy = want if writer.exact else _results(lambda inputs: program(*inputs, noise=True), writer.inputs)
+    if plain is want:       # other strides than eager's: other views
+        different = [n for n in different if n < len(want) - 1]
     # Not where the decompositions differ from eager already, nor where a last bit makes a difference.
     different = [n for n in different if not difference(want[n], plain[n], wide) and not difference(want[n], noisy[n], wide / 4)]
     return f"seed {seed}, result {different[0]} of {len(want)}: {difference(want[different[0]], got[different[0]], wide)}" if different else ""
