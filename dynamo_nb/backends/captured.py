@@ -51,9 +51,19 @@ def writes_shared(gm: torch.fx.GraphModule, inputs: list[Any]) -> bool:
     """AOTAutograd makes such arguments views of one: results that share their memory then miss writes, and the common memory's size isn't guarded."""
     tensors = [(i, t) for i, t in enumerate(inputs) if isinstance(t, torch.Tensor) and t.layout is torch.strided]
     written = {i for i, _ in tensors if i in gm.meta.get("dynamo_nb_written", ())}
-    if written and any("as_strided" in str(node.target) for node in gm.graph.nodes):       # which may reach past the argument
+    if written and _reaches_past(gm, written):
         return True
     return any(tensors_overlap(t, other) for i, t in tensors if i in written for j, other in tensors if i != j)
+
+
+def _reaches_past(gm: torch.fx.GraphModule, written: set[int]) -> bool:
+    """Is as_strided, whose windows may lie outside of the argument, taken of one that is written?"""
+    def memory(node: torch.fx.Node) -> int | None:
+        value = node.meta.get("example_value")
+        return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+
+    changed = {memory(node) for i, node in enumerate(gm.graph.find_nodes(op="placeholder")) if i in written}
+    return any("as_strided" in str(node.target) and memory(node) in changed for node in gm.graph.nodes)
 
 
 def several_histories(gm: torch.fx.GraphModule) -> bool:
