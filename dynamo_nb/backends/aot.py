@@ -17,7 +17,7 @@ import torch.fx
 
 from ..core.collector import full_collections_postponed
 from ..core.logs import artifact_logger
-from .captured import AsCaptured, WithCutViews, cut_views, several_histories, writes_shared
+from .captured import AsCaptured, WithViews, cut_views, several_histories, shown_views, writes_shared
 from .lean import Made, shortened
 from .partition import min_cut_partition
 from .registry import register_builtin
@@ -109,8 +109,8 @@ def aot_compile(
     if meta is not None:
         meta.bw_donated_idxs = []       # no backward of ours writes into what was saved: retain_graph=True may come at any call
     run = shortened(compiled, made, meta, len(example_inputs)) if fake_mode is not None else compiled
-    cut = cut_views(gm)
-    return WithCutViews(run, cut) if cut else run
+    cut, shown = cut_views(gm), shown_views(gm)
+    return WithViews(run, cut, shown) if cut or shown else run
 
 
 def _fake_mode(values: list[Any] | None) -> Any:

@@ -31,16 +31,24 @@ class AsCaptured:
         return self.gm.forward(*args)
 
 
-class WithCutViews:
-    """A compiled graph some of whose results are views made under `no_grad`; AOTAutograd makes them under the caller's mode."""
+class WithViews:
+    """A compiled graph some of whose results have to be made views again.
+
+    cut: those made under `no_grad`; AOTAutograd makes them under the caller's mode. shown: (result, result that it shows a part of), of results
+    without gradients, which AOTAutograd returns unrelated: what changes one with gradients later gives them to the other.
+    """
 
     generated_graphs: Any = ()
 
-    def __init__(self, run: Callable[..., Any], cut: list[int]) -> None:
-        self.run, self.cut = run, cut
+    def __init__(self, run: Callable[..., Any], cut: list[int], shown: list[tuple[int, int]]) -> None:
+        self.run, self.cut, self.shown = run, cut, shown
 
     def __call__(self, *args: Any) -> Any:
         results = list(self.run(*args))
+        for i, whole in self.shown:
+            part, base = results[i], results[whole]
+            if part.untyped_storage()._cdata == base.untyped_storage()._cdata:
+                results[i] = base.as_strided(part.size(), part.stride(), part.storage_offset())
         with torch.no_grad():
             for i in self.cut:
                 results[i] = results[i].view_as(results[i])
@@ -76,7 +84,7 @@ def several_histories(gm: torch.fx.GraphModule) -> bool:
     for node in gm.graph.nodes:
         value = node.meta.get("example_value")
         if isinstance(value, torch.Tensor) and value.layout is torch.strided and value.requires_grad:
-            base = value._base if value._is_view() and value._base is not None else value
+            base = _base_of(value)
             if whole.setdefault(memory := value.untyped_storage()._cdata, base) is not base:
                 several.add(memory)
     return bool(several) and any(isinstance(v, torch.Tensor) and v.layout is torch.strided and v.untyped_storage()._cdata in several for v in _results(gm))
@@ -88,6 +96,27 @@ def cut_views(gm: torch.fx.GraphModule) -> list[int]:
         return []
     no_grad, creation = torch._C._autograd.CreationMeta.NO_GRAD_MODE, torch._C._autograd._get_creation_meta
     return [i for i, v in enumerate(_results(gm)) if isinstance(v, torch.Tensor) and v._is_view() and v.requires_grad and creation(v) == no_grad]
+
+
+def shown_views(gm: torch.fx.GraphModule) -> list[tuple[int, int]]:
+    """Results that are views of memory that another result shows, where neither has gradients and none of it is an argument's."""
+    if not torch.is_grad_enabled():
+        return []
+    given = {id(_base_of(v)) for n in gm.graph.find_nodes(op="placeholder") if isinstance(v := n.meta.get("example_value"), torch.Tensor)}
+    groups: dict[int, list[tuple[int, torch.Tensor]]] = {}
+    for i, value in enumerate(_results(gm)):
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.requires_grad and value.dtype.is_floating_point:
+            if id(base := _base_of(value)) not in given:
+                groups.setdefault(id(base), []).append((i, value))
+    pairs = []
+    for group in groups.values():
+        whole, base = min(group, key=lambda place: place[1]._is_view())
+        pairs += [(i, whole) for i, value in group if i != whole and value.dtype is base.dtype]
+    return pairs
+
+
+def _base_of(value: torch.Tensor) -> torch.Tensor:
+    return value._base if value._is_view() and value._base is not None else value
 
 
 def _results(gm: torch.fx.GraphModule) -> list[Any]:

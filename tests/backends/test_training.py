@@ -21,7 +21,7 @@ def test_random_programs(backend) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("seed", (1003, 1161, 1187, 3205, 3212))
+@pytest.mark.parametrize("seed", (1003, 1161, 1187, 3205, 3212, 10325))
 def test_programs_that_differed(backend, seed) -> None:
     assert check(seed, backend)[0] == ""
 
@@ -104,6 +104,22 @@ def detached_takes_gradients(x, y, n, v):
     return t
 
 
+def changed_after_a_break(x, y, n, v):
+    t = torch.tanh(n)
+    parts = t.mT, t[0], t.view(9)[1:5]
+    dynamo_nb.graph_break()
+    t.mul_(y)
+    return parts
+
+
+def changed_through_a_part(x, y, n, v):
+    t = torch.tanh(n)
+    first, second = t[0], t.mT
+    dynamo_nb.graph_break()
+    first.mul_(y[0])
+    return second
+
+
 def sizes_by_values(x, y, n, v):
     return n.index_put((n > 0,), y.sum())
 
@@ -112,7 +128,7 @@ def sizes_by_values(x, y, n, v):
 @pytest.mark.parametrize("grad", (True, False))
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("fn", (saved_product, saved_sigmoid, saved_transposed, saved_and_refused, view_of_changed, no_copy_of_changed, cut_view, cut_value,
-                                detached_takes_gradients, sizes_by_values))
+                                detached_takes_gradients, changed_after_a_break, changed_through_a_part, sizes_by_values))
 def test_as_eager(fn, backend, grad) -> None:
     assert_same(fn, backend, grad)
 
