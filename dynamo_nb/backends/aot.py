@@ -145,6 +145,8 @@ def decompositions() -> dict[Any, Any]:
 
     aten, table = torch.ops.aten, dict(_core_aten_decompositions_post_autograd())
     table.pop(aten._scaled_dot_product_flash_attention_for_cpu.default, None)     # its logsumexp is a placeholder
+    for op in (aten.select_scatter.default, aten.baddbmm.default):
+        table.pop(op, None)     # its result isn't laid out as eager's
     for op in (aten._native_batch_norm_legit.default, aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_functional.default,
                aten._native_batch_norm_legit_no_training.default):
         table[op] = functools.partial(_dense_batch_norm, op)

@@ -150,6 +150,22 @@ def slice_scatter(g: GraphLowering, x: LazyTensor, source: LazyTensor, dim: int 
     return x.with_value(exprs.select(inside, exprs.cast(source.expand(sizes).at(index), x.dtype), x.value))
 
 
+@lowers(aten.select_scatter.default)
+def select_scatter(g: GraphLowering, x: LazyTensor, source: LazyTensor, dim: int, index: Any) -> LazyTensor:
+    """x with the source at one place of a dimension."""
+    dim %= x.ndim
+    exprs, plain = g.exprs, sympy_of(index)
+    place, from_end = exprs.index(plain), exprs.index(plain + x.sizes[dim])
+    if not isinstance(index, int):
+        place = exprs.select(exprs.op("lt", place, exprs.const(0, DType.i64)), from_end, place)
+    elif index < 0:
+        place = from_end
+    here = exprs.op("eq", exprs.index(variable(dim)), place)
+    rest = [v for i, v in enumerate(variables(x.ndim)) if i != dim]
+    value = exprs.cast(source.expand((*x.sizes[:dim], *x.sizes[dim + 1:])).at(rest), x.dtype)
+    return x.with_value(exprs.select(here, value, x.value))
+
+
 @lowers(aten.copy.default)
 def copy(g: GraphLowering, x: LazyTensor, source: LazyTensor, non_blocking: bool = False) -> LazyTensor:
     if x.device != source.device:
