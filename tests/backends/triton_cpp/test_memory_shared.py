@@ -47,11 +47,13 @@ def test_as_eager(line, shape) -> None:
     assert differ == []
 
 
-LAID_OUT = """torch.select_scatter(x, x[:, 0], 1, -1); torch.slice_scatter(x, x[1:2], 0, 1, 2); torch.diagonal_scatter(x, torch.zeros(5, 5), 0); torch.baddbmm(x, x, x)
-x.masked_fill(x > 0, 1.0); torch.where(x > 0, x, x[0]); x.cumsum(0); x.flip(0); x.roll(1, 0); torch.triu(x); torch.zeros_like(x); x.clone(); x.sort(0)[0]; x.softmax(0)
-torch.addcmul(x, x, x); x.lerp(x, 0.5); x.clamp(0); F.layer_norm(x, (5,)); F.pad(x, (1, 1)); torch.cat([x, x]); torch.stack([x, x]); x.repeat(1, 1, 2); x.double()
-x.bool(); x @ x[0]; torch.bmm(x, x); F.gelu(x); x.cummax(0)[0]; F.normalize(x); x.index_select(0, torch.tensor([0, 1])); x[torch.tensor([0, 1])]; x[:, torch.tensor([0, 1])]
-F.instance_norm(x); F.batch_norm(x, None, None, training=True); x.sum(0); x.amax(1, keepdim=True); x.mean((0, 2)); torch.addbmm(x[0], x, x); F.dropout(x, 0.0)"""
+LAID_OUT = """torch.select_scatter(x, x[:, 0], 1, -1); torch.slice_scatter(x, x[1:2], 0, 1, 2); torch.diagonal_scatter(x, torch.zeros(5, 5), 0)
+torch.baddbmm(x, x, x); x.masked_fill(x > 0, 1.0); torch.where(x > 0, x, x[0]); x.cumsum(0); x.flip(0); x.roll(1, 0); torch.triu(x)
+torch.zeros_like(x); x.clone(); x.sort(0)[0]; x.softmax(0); torch.addcmul(x, x, x); x.lerp(x, 0.5); x.clamp(0); F.layer_norm(x, (5,))
+F.pad(x, (1, 1)); torch.cat([x, x]); torch.stack([x, x]); x.repeat(1, 1, 2); x.double(); x.bool(); x @ x[0]; torch.bmm(x, x); F.gelu(x)
+x.cummax(0)[0]; F.normalize(x); x.index_select(0, torch.tensor([0, 1])); x[torch.tensor([0, 1])]; x[:, torch.tensor([0, 1])]
+F.instance_norm(x); F.batch_norm(x, None, None, training=True); x.sum(0); x.amax(1, keepdim=True); x.mean((0, 2))
+torch.addbmm(x[0], x, x); F.dropout(x, 0.0)"""
 
 
 @pytest.mark.filterwarnings("ignore")
