@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 
 import sympy
-from torch.utils._sympy.functions import FloorDiv, Mod
 
 from dynamo_nb.backends.triton_cpp import ir
+from dynamo_nb.backends.triton_cpp.exprs import floordiv, modulo
 from dynamo_nb.backends.triton_cpp.triton_index import CannotPrint, points
 
 Mapping = dict[sympy.Symbol, sympy.Expr]
@@ -88,7 +88,7 @@ class _Inliner:
         strides = [points(source.loops[i + 1:]) for i in range(len(source.loops))]
         if sympy.expand(source.offset - sympy.Add(*(v * s for (v, _), s in zip(source.loops, strides, strict=True)))) != 0:
             raise CannotPrint(f"local buffer {load.buffer} of {self.kernel.name} isn't stored in the order of its loops; make it a global buffer")
-        return {v: Mod(FloorDiv(load.offset, s), n) for (v, n), s in zip(source.loops, strides, strict=True)}
+        return {v: modulo(floordiv(load.offset, s), n) for (v, n), s in zip(source.loops, strides, strict=True)}
 
     def check_unchanged(self, local: str, source: _Stored, value: ir.Expr) -> None:
         """Recomputing later must read what the first computation read."""
