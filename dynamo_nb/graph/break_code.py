@@ -254,7 +254,7 @@ class BreakWriter:
         nulls += tuple(len(kept) + i for i, n in enumerate(fresh) if n == NULL)
         bound = {*state.locals, *((state.last.argval,) if state.stored else ())}
         live = tuple(sorted(n for n in state.live[target.index] | self._kept_alive(cg, state, target) if n in bound))
-        unbound = any(first not in state.locals and first not in cells_of(state.code) for first in first_parameter(state.code))
+        unbound = any(first not in state.locals and first not in original_code(state.code).co_cellvars for first in first_parameter(state.code))
         layout = ContinueExecutionCache.lookup(
             state.code, target, line=state.last.lineno or state.code.co_firstlineno, nulls=nulls, handled=handled,
             stack_args=len(kept) + len(fresh) - len(nulls), live=live, first_unbound=unbound,
@@ -320,10 +320,6 @@ def first_parameter(code: types.CodeType) -> tuple[str, ...]:
     """The first parameter's name, if there is one: of the user's function, which resume code that continues it once it is deleted doesn't have."""
     whole = original_code(code)
     return whole.co_varnames[:1] if whole.co_argcount else ()
-
-
-def cells_of(code: types.CodeType) -> tuple[str, ...]:
-    return original_code(code).co_cellvars
 
 
 def touched_slots(state: FrameState) -> int:

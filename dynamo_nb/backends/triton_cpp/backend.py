@@ -214,7 +214,7 @@ def triton_cpp(gm: torch.fx.GraphModule, example_inputs: list[Any], *, fake_inpu
     roles = {f"{short}_compiler": functools.partial(compiler, role=role) for short, role in (("fw", "forward"), ("bw", "backward"), ("inference", "inference"))}
     run = aot_compile(gm, example_inputs, fake_inputs, **roles, decompositions=decompositions(), partition_fn=min_cut_partition)
     if isinstance(run, AsCaptured):
-        seen.append(CompiledGraph([], [], [], "", {}, run.why))
+        seen[:] = [CompiledGraph([], [], [], "", {}, run.why)]       # what was generated before it came to that doesn't run
         events.emit("generated", seen[-1])
     run.generated_graphs = seen  # type: ignore[attr-defined]
     return run
