@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from . import native
-from .backends.lean import Direct
+from .backends.lean import Direct, Trained
 from .core import events, trace_rules
 from .core.collector import full_collections_postponed
 from .core.exc import (
@@ -104,6 +104,7 @@ def catch_errors_wrapper(frame: ConvertFrame, unit: Unit) -> Any:
     if limit is not None:
         return _hit_limit(frame, unit, limit)
     rng = _rng_state()
+    hooks = torch._C._autograd._saved_tensors_hooks_set_tracing(True)       # what tracing saves isn't the user's
     try:
         return _convert(frame, unit)
     except (DynamoError, RecursionError) as err:
@@ -122,6 +123,7 @@ def catch_errors_wrapper(frame: ConvertFrame, unit: Unit) -> Any:
         native.set_action(unit.code, native.SKIP)
         return None
     finally:
+        torch._C._autograd._saved_tensors_hooks_set_tracing(hooks)
         _restore_rng(rng)
 
 
@@ -424,7 +426,7 @@ def _call_backend(frame: ConvertFrame, recorder: Any, name: str, record: Compile
         raise BackendCompilerFailed(options.name, TypeError(f"a backend must return a callable, not {type(compiled).__name__}"))
     text, parts = getattr(compiled, "generated_code", "") or "", getattr(compiled, "generated_graphs", ())
     record.graphs.append(dataclasses.replace(graph_record, seconds=state.times["backend"][-1], generated=text, parts=parts))
-    return compiled.entry if isinstance(compiled, Direct) else compiled
+    return compiled.entry if isinstance(compiled, (Direct, Trained)) else compiled
 
 
 def _graph_failed(err: BaseException, seen: Any) -> None:
@@ -432,7 +434,8 @@ def _graph_failed(err: BaseException, seen: Any) -> None:
 
     seen: the tensors it writes with their versions at the call; if one changed, the error is the result.
     """
-    if not isinstance(err, Exception) or not unchanged(seen):
+    hooked = torch._C._autograd._top_saved_tensors_default_hooks(False) is not None     # they may have run, and raised this
+    if hooked or not isinstance(err, Exception) or not unchanged(seen):
         raise err
     state.counters["run_failed"][type(err).__name__] += 1
     events.emit("run_failed", {"error": f"{type(err).__name__}: {err}"})

@@ -17,6 +17,7 @@ import torch.fx
 
 from ..core.collector import full_collections_postponed
 from ..core.logs import artifact_logger
+from ..native import compile_lock, share_versions
 from .captured import AsCaptured, WithViews, cut_views, several_histories, shown_views, writes_shared
 from .lean import Made, shortened
 from .partition import min_cut_partition
@@ -49,8 +50,6 @@ def _logged(name: str, compiler: Compiler, made: Made) -> Any:
     def compile_graph(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         if log.isEnabledFor(logging.INFO):
             log.info("TRACED GRAPH\n ===== %s graph =====\n%s", name, gm.print_readable(print_output=False))
-        if name == "Backward":
-            made.gradients = tuple(v is not None for v in next(reversed(gm.graph.nodes)).args[0])  # type: ignore[union-attr]
         try:
             with full_collections_postponed():      # a backward is compiled by its first call
                 out = compiler(gm, inputs)
@@ -59,9 +58,81 @@ def _logged(name: str, compiler: Compiler, made: Made) -> Any:
             raise
         out = out if getattr(out, "_boxed_call", False) else boxed(out)
         setattr(made, name.lower(), out)
-        return out
+        return _with_shared_versions(out, _new_results()) if name == "Forward" else out
 
-    return compile_graph
+    def compile_backward(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        made.gradients = tuple(v is not None for v in next(reversed(gm.graph.nodes)).args[0])  # type: ignore[union-attr]
+        made.backward = Deferred(functools.partial(compile_graph, gm, inputs))
+        if any(isinstance(value, torch.SymInt) for value in inputs):
+            with contextlib.suppress(Exception):    # it may add guards; what it raises, the first backward raises again
+                made.backward.compile()
+            made.failure = None
+        return made.backward
+
+    return compile_backward if name == "Backward" else compile_graph
+
+
+class Deferred:
+    """A compiled backward that is compiled by its first call: many graphs with gradients never see one."""
+
+    _boxed_call = True
+
+    def __init__(self, compile_graph: Callable[[], Callable[..., Any]]) -> None:
+        from torch._guards import TracingContext
+
+        self.compile_graph: Callable[[], Callable[..., Any]] | None = compile_graph
+        self.context = TracingContext.try_get()
+        self.run: Callable[..., Any] | None = None
+
+    def compile(self) -> Callable[..., Any]:
+        from torch._guards import tracing
+
+        with compile_lock():
+            if self.run is None and self.compile_graph is not None:     # else another thread has been faster
+                with tracing(self.context), torch._C._DisableAutocast(), torch.no_grad():
+                    self.run = self.compile_graph()
+                self.compile_graph = self.context = None
+        assert self.run is not None
+        return self.run
+
+    def __call__(self, args: list[Any]) -> Any:
+        return (self.run or self.compile())(args)
+
+
+def _new_results() -> list[int]:
+    """Places of the results that are views of nothing the caller sees.
+
+    AOTAutograd's runtime would copy some of them, memory aside, so that they aren't views; they'd no longer count changes with what was saved.
+    """
+    from torch._functorch._aot_autograd.schemas import OutputType
+    from torch._guards import TracingContext
+
+    context = TracingContext.try_get()
+    meta = context.fw_metadata if context is not None else None
+    if meta is None:
+        return []
+    meta.unsafe_view_out_indices, meta.num_unsafe_view_outputs = [], 0
+    new = (OutputType.non_alias, OutputType.unsafe_view_alias)
+    return [meta.num_mutated_inp_runtime_indices + i for i, info in enumerate(meta.output_info) if info.output_type in new]
+
+
+def _with_shared_versions(run: Callable[..., Any], new: list[int]) -> Callable[..., Any]:
+    """A forward for AOTAutograd's own runtime, which would let results change what was saved for the backward without noticing.
+
+    new: results that must not be views.
+    """
+
+    def forward(args: list[Any]) -> Any:
+        inputs = list(args)
+        results = list(run(args))
+        share_versions(inputs, results)
+        for i in new:
+            if isinstance(results[i], torch.Tensor) and results[i]._is_view():
+                results[i] = results[i].detach()
+        return results
+
+    forward._boxed_call = True  # type: ignore[attr-defined]
+    return forward
 
 
 def run_as_is(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
@@ -92,7 +163,8 @@ def aot_compile(
     if fake_mode is not None:
         context_of_trace = tracing(TracingContext(fake_mode))
     # The partitioner's search for equal nodes imports all of Inductor, 1.6 CPU seconds; code generators find equal values themselves.
-    with context_of_trace, functorch_config.patch(cse=False):
+    # The backward is asked for at once, and compiled by its first call: calls with gradients then need AOTAutograd's runtime at no time.
+    with context_of_trace, functorch_config.patch(cse=False, force_non_lazy_backward_lowering=True):
         try:
             compiled = aot_module_simplified(
                 gm, fake_inputs if fake_inputs is not None else example_inputs, keep_inference_input_mutations=True, **options,

@@ -1,8 +1,8 @@
 """Calls without AOTAutograd's runtime wrapper, where its metadata says that the wrapper has nothing to do.
 
 The wrapper puts back what functionalisation took out: changed inputs, results that are views of inputs, tensor subclasses.
-Where there is none of that, a graph without gradients is its compiled function alone, and one with gradients a small
-autograd Function over two compiled functions. Training goes through the wrapper until its first backward has been compiled.
+Where there is none of that, a graph without gradients is its compiled function alone, and one with gradients a native
+node of autograd's graph over two compiled functions.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from ..native import TrainedGraph
 
 Run = Callable[..., Any]
 
@@ -41,22 +43,15 @@ class Direct:
 
 
 class Trained:
-    """A compiled graph with gradients: the wrapper until there is a backward, then an autograd Function of its own."""
+    """A compiled graph with gradients: a native node of autograd's graph. `entry` is what callers that need no attributes may call."""
 
     generated_graphs: Any = ()
 
-    def __init__(self, full: Run, made: Made, meta: Any) -> None:
-        self.full, self.made, self.meta = full, made, meta
-        self.apply: Run | None = None
+    def __init__(self, graph: TrainedGraph) -> None:
+        self.entry = graph
 
     def __call__(self, *args: Any) -> Any:
-        if not torch.is_grad_enabled() or torch._C._are_functorch_transforms_active():
-            return self.full(*args)
-        if self.apply is not None:
-            return self.apply(*args)
-        if self.made.backward is not None:
-            self.apply = autograd_function(self.made, self.meta)
-        return self.full(*args)
+        return self.entry(*args)
 
 
 def shortened(full: Run, made: Made, meta: Any, inputs: int) -> Run:
@@ -68,8 +63,8 @@ def shortened(full: Run, made: Made, meta: Any, inputs: int) -> Run:
         return full
     if made.inference is not None:
         return Direct(_undifferentiated(made.inference, meta))
-    if made.forward is not None and torch.is_grad_enabled():
-        return Trained(full, made, meta)
+    if made.forward is not None and made.backward is not None and torch.is_grad_enabled():
+        return Trained(_trained(full, made.forward, made.backward, made.gradients, meta))
     return full
 
 
@@ -102,38 +97,19 @@ def _nothing_to_do(meta: Any, inputs: int) -> bool:
     )
 
 
-def autograd_function(made: Made, meta: Any) -> Run:
-    """`apply` of a Function whose forward and backward are the two compiled graphs."""
-    forward: Any = made.forward
-    backward: Any = made.backward
-    returns, tensors, symbols = meta.num_forward_returns, meta.tensors_saved_for_backwards_slice, meta.symints_saved_for_backwards_slice
-    constant = [i for i, info in enumerate(meta.output_info) if issubclass(info.raw_type, torch.Tensor) and not info.requires_grad]
-    tangents = [(i, layout) for i, layout in zip(_with_tangents(meta), meta.subclass_tangent_meta, strict=True)]
+def _trained(full: Run, forward: Run, backward: Run, gradients: tuple[bool, ...], meta: Any) -> TrainedGraph:
+    """The two compiled graphs alone; `full` without gradients and under transforms of torch.func. gradients: see `Made`."""
+    def last(args: list[Any]) -> Any:
+        return Last.apply(backward, len(args), *args, torch.empty(0, requires_grad=True))
 
-    class CompiledGraph(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, *args: Any) -> Any:
-            outs = forward(list(args))
-            ctx.save_for_backward(*[t.detach() if t._is_view() else t for t in outs[tensors]])
-            ctx.symints = outs[symbols]
-            results = tuple(outs[:returns])
-            if constant:
-                ctx.mark_non_differentiable(*[results[i] for i in constant])
-            ctx._materialize_non_diff_grads = False
-            return results
-
-        @staticmethod
-        def backward(ctx: Any, *grads: Any) -> Any:
-            args = [*ctx.symints, *ctx.saved_tensors, *[_tangent(grads[i], layout) for i, layout in tangents]]
-            if torch.is_grad_enabled():
-                return Last.apply(backward, len(args), *args, torch.empty(0, requires_grad=True))
-            return tuple(backward(args))
-
-    apply: Run = torch._C._FunctionBase.__dict__["apply"].__get__(None, CompiledGraph)  # Function.apply's checks are made in Trained
-    cut = _cut_off(made, meta)
-    if not cut:
-        return apply
-    return lambda *args: apply(*[a.detach() if i in cut else a for i, a in enumerate(args)])
+    results = meta.output_info
+    gives = [i for i, info in enumerate(results) if issubclass(info.raw_type, torch.Tensor) and info.requires_grad_for_backward]
+    return TrainedGraph(
+        full, forward=forward, backward=backward, last=last, lay_out=_lay_out,
+        differentiable=tuple(issubclass(info.raw_type, torch.Tensor) and info.requires_grad for info in results), cut=_cut_off(gradients, meta),
+        saved=meta.tensors_saved_for_backwards_slice, symbols=meta.symints_saved_for_backwards_slice,
+        tangents=tuple(_tangent(i, layout) for i, layout in zip(gives, meta.subclass_tangent_meta, strict=True)),
+    )
 
 
 class Last(torch.autograd.Function):
@@ -148,26 +124,21 @@ class Last(torch.autograd.Function):
         raise RuntimeError("a compiled graph can't be differentiated twice: run this part eagerly (dynamo_nb.disable) to use create_graph=True")
 
 
-def _with_tangents(meta: Any) -> list[int]:
-    return [i for i, info in enumerate(meta.output_info) if issubclass(info.raw_type, torch.Tensor) and info.requires_grad_for_backward]
+def _cut_off(gradients: tuple[bool, ...], meta: Any) -> tuple[bool, ...]:
+    """Which inputs no gradient flows to: autograd shouldn't reach what they came from through this graph."""
+    return tuple(info.requires_grad and not info.is_leaf and not flows for info, flows in zip(meta.input_info, gradients, strict=True))
 
 
-def _cut_off(made: Made, meta: Any) -> frozenset[int]:
-    """Inputs to which no gradient flows: autograd shouldn't reach what they came from through this graph."""
-    return frozenset(
-        i for i, (info, flows) in enumerate(zip(meta.input_info, made.gradients, strict=True)) if info.requires_grad and not info.is_leaf and not flows
-    )
+def _tangent(result: int, layout: Any) -> tuple[Any, ...]:
+    """Which result's gradient a backward takes, and the layout that it was compiled for: a memory format, or sizes and strides."""
+    wanted = layout.memory_format
+    if wanted is None or wanted.memory_format is not None:
+        return (result, wanted and wanted.memory_format, (), (), layout)
+    return (result, None, tuple(wanted.size), tuple(wanted.stride), layout)
 
 
-def _tangent(value: Any, layout: Any) -> Any:
-    """The incoming gradient, laid out as the backward was compiled for."""
-    expected = layout.memory_format
-    if type(value) is torch.Tensor and expected is not None:
-        if expected.memory_format is None:
-            if value.shape == expected.size and value.stride() == expected.stride:
-                return value
-        elif value.is_contiguous(memory_format=expected.memory_format):
-            return value
+def _lay_out(grad: Any, layout: Any) -> Any:
+    """An incoming gradient of another layout."""
     from torch._functorch._aot_autograd.runtime_wrappers import AOTDispatchAutograd
 
-    return AOTDispatchAutograd.process_runtime_tangent(value, layout)[0]
+    return AOTDispatchAutograd.process_runtime_tangent(grad, layout)[0]

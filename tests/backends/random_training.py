@@ -24,6 +24,7 @@ NEW = (
     "{a}[:, 1:].sum() * {b}", "{a}.mT.contiguous().mT", "torch.cat([{a}[:1], {b}[1:]])", "F.layer_norm({a}, ({a}.shape[-1],))", "{a}.flip(0)",
     "{a}[torch.tensor([2, 0, 1])]", "{a}.relu()", "{a}.mean() + {b}",
 )
+SAVED = ("{a}.exp().mT", "({a} * {b}).sigmoid().view(9).view(3, 3)", "{a}.tanh().detach()")
 VIEWS = (
     "{a}[:]", "{a}.view(3, 3)", "{a}.mT", "{a}.reshape(9).view(3, 3)", "{a}.unsqueeze(0).squeeze(0)", "{a}.view_as({b})",
 )
@@ -36,9 +37,10 @@ CHANGES = (
 WHOLE = (
     "{a}.mul_({a})", "{a}.sigmoid_()", "{a}.copy_({a} * 2)", "{a}.addcmul_({a}, {a})", "{a}.mT.add_(1)", "{a}.add_({a})", "{a}[0] = {a}[1] + 1",
 )
+MODIFIED = "modified by an inplace operation"
 
 
-def source(seed: int) -> str:
+def source(seed: int, new: tuple[str, ...] = NEW) -> str:
     """A function of x (part of the graph of gradients), y (a leaf), n (without gradients) and v (memory of x)."""
     r = random.Random(seed)
     names = ["x", "y", "n", *(["v"] if r.random() < 0.4 else [])]
@@ -51,7 +53,7 @@ def source(seed: int) -> str:
             apart = memory[a] != memory[b] or a == b        # else eager's own result depends on the order of memory
             lines.append(indent + r.choice(CHANGES if a != b else WHOLE).format(a=a, b=b if apart else f"{b}.clone()"))
         else:
-            form = r.choice((*NEW, *VIEWS))
+            form = r.choice((*new, *VIEWS))
             lines.append(f"{indent}t{i} = {form.format(a=a, b=b)}")
             names.append(f"t{i}")
             memory[f"t{i}"] = memory[a] if form in VIEWS or "detach" in form else f"t{i}"
@@ -69,8 +71,11 @@ def function(text: str, seed: int) -> Callable[..., Any]:
     return scope["f"]  # type: ignore[return-value]
 
 
-def outcome(fn: Callable[..., Any], takes_view: bool, seed: int) -> tuple[str, list[Any]]:
-    """What a call raised, or its results, its arguments afterwards, which of them are the same object or memory, and gradients."""
+def outcome(fn: Callable[..., Any], takes_view: bool, seed: int, late: int | None = None) -> tuple[str, list[Any]]:
+    """What a call raised, or its results, its arguments afterwards, which of them are the same object or memory, and gradients.
+
+    late: something that the call gave or was given is changed between the call and the backward.
+    """
     torch.manual_seed(seed)
     base, y, n = torch.randn(3, 3, requires_grad=True), torch.randn(3, 3, requires_grad=True), torch.randn(3, 3)
     x = base * 1
@@ -84,8 +89,11 @@ def outcome(fn: Callable[..., Any], takes_view: bool, seed: int) -> tuple[str, l
     shared = [[a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() for b in after] for a in after]
     facts = [(t.requires_grad, t.is_leaf, t.shape, any(t is a for a in args), t._version > 0 if any(t is a for a in args) else None) for t in after]
     values = [t.detach().clone() for t in after]
-    total = sum((t * (i + 1)).sum() for i, t in enumerate(after) if t.requires_grad)
     try:
+        if late is not None:
+            with torch.no_grad():
+                after[late % len(after)].mul_(2)
+        total = sum((t * (i + 1)).sum() for i, t in enumerate(after) if t.requires_grad)
         grads = torch.autograd.grad(total, [base, y], allow_unused=True) if isinstance(total, torch.Tensor) else ()
     except RuntimeError as err:
         return f"backward: {type(err).__name__}: {err}", []
@@ -105,7 +113,7 @@ def check(seed: int, backend: str = "triton_cpp", runs: int = 2) -> tuple[str, i
     with events.listening(lambda kind, record: graphs.extend(record.graphs) if kind == "compile_end" else None):
         for _ in range(runs):
             got = outcome(compiled, takes_view, seed)
-            if "modified by an inplace operation" in got[0]:
+            if MODIFIED in got[0]:
                 return "", len(graphs)
             if got[0]:
                 return f"seed {seed}: {got[0]}\n{text}", len(graphs)
@@ -120,11 +128,36 @@ def check(seed: int, backend: str = "triton_cpp", runs: int = 2) -> tuple[str, i
     return "", len(graphs)
 
 
+def check_late(seed: int, backend: str = "triton_cpp") -> str:
+    """What late changes do to the gradients: nothing, or the backward raises. Both are right whichever eager does, another gradient never is."""
+    text = source(seed, NEW + SAVED)
+    fn, takes_view = function(text, seed), ", v)" in text
+    error, want = outcome(fn, takes_view, seed)
+    if error:
+        return ""
+    dynamo_nb.reset()
+    compiled = dynamo_nb.compile(fn, backend=backend)
+    for i in range(count := len(want[0])):
+        late = (seed + i) % count
+        if (refused := outcome(fn, takes_view, seed, late)[0]) and MODIFIED not in refused:
+            continue
+        error, got = outcome(compiled, takes_view, seed, late)
+        if error and MODIFIED not in error:
+            return f"seed {seed}, {late} changed late: {error}\n{text}"
+        if not error:
+            try:
+                torch.testing.assert_close([*got[1]], [*want[1]], rtol=1e-4, atol=1e-5, equal_nan=True)
+            except (AssertionError, TypeError) as err:
+                return f"seed {seed}, {late} changed late: gradients: {' '.join(str(err).split())[:300]}\n{text}"
+    return ""
+
+
 def main(count: int, first: int = 0, backend: str = "triton_cpp") -> int:
     found = without = refused = 0
     for seed in range(first, first + count):
         try:
             why, graphs = check(seed, backend)
+            why = why or check_late(seed, backend)
         except Exception as err:
             why, graphs = f"seed {seed}: {type(err).__name__}: {err}"[:400], 0
         without += graphs == 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+import weakref
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch.autograd import forward_ad
 
 import dynamo_nb
@@ -127,6 +129,68 @@ def test_what_was_saved_must_not_change(backend, warm):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("warm", [0, 3])
+@pytest.mark.parametrize("fn", [
+    lambda x: x.exp().view(-1),
+    lambda x: x.exp().t(),
+    lambda x: ((s := x.exp()).view(-1), s * 2),
+    lambda x: ((s := x.exp()).detach(), s.sum()),
+    lambda x: ((s := x.exp()).detach().view(-1), s.sum()),
+    lambda x: ((s := x.sigmoid()).diagonal(), s.sum()),
+])
+def test_results_that_show_what_was_saved_must_not_change(backend, warm, fn):
+    compiled = dynamo_nb.compile(fn, backend=backend)
+
+    def loss(out):
+        return sum(t.sum() for t in (out if isinstance(out, tuple) else (out,)) if t.requires_grad)
+
+    for _ in range(warm):
+        loss(compiled(*leaves((3, 3)))).backward()
+    for f in (fn, compiled):
+        out = f(*leaves((3, 3)))
+        with torch.no_grad():
+            (out[0] if isinstance(out, tuple) else out).mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss(out).backward()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("warm", [0, 3])
+@pytest.mark.parametrize("fn", [lambda x, w: x @ w.t(), lambda x, w: x[0] * x[0] * w, lambda x, w: (x.view(9) * w.view(9)).view(3, 3)])
+def test_arguments_seen_through_saved_views_must_not_change(backend, warm, fn):
+    compiled = dynamo_nb.compile(fn, backend=backend)
+    for _ in range(warm):
+        compiled(*leaves((3, 3), (3, 3))).sum().backward()
+    for f in (fn, compiled):
+        x, w = leaves((3, 3), (3, 3))
+        out = f(x, w)
+        with torch.no_grad():
+            x.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            out.sum().backward()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_results_can_be_changed_with_gradients(backend):
+    """Results of operators in Python that are views of temporaries included."""
+
+    def fn(x):
+        s = x.sin()
+        s.t().add_(1)
+        return s, (x * 2).t()
+
+    compiled = dynamo_nb.compile(fn, backend=backend)
+    for _ in range(3):
+        (x,), (y,) = leaves((3, 3)), leaves((3, 3))
+        for f, arg in ((fn, x), (compiled, y)):
+            a, b = f(arg)
+            a.mul_(2)
+            b.mul_(3)
+            (a * b).sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_views_and_what_carries_no_gradient(backend):
     def fn(x, y):
         return x * x + y.detach() * 2
@@ -243,3 +307,88 @@ def test_a_batch_of_gradients_goes_through(backend, warm):
     got, want = (torch.autograd.grad(f(x), x, torch.eye(3), is_grads_batched=True)[0] for f in (compiled, fn))
     torch.testing.assert_close(got, want)
     torch.testing.assert_close(*(torch.autograd.functional.jacobian(f, x.detach(), vectorize=True) for f in (compiled, fn)))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("transform", [
+    lambda vjp: torch.func.grad(lambda t: (vjp(t) * t).sum()),
+    lambda vjp: lambda t: torch.func.vmap(vjp)(torch.stack([t, 2 * t])),
+    lambda vjp: lambda t: torch.func.jvp(vjp, (t,), (t,))[1],
+    lambda vjp: lambda t: torch.func.vmap(torch.func.grad(lambda u: (vjp(u) * u).sum()))(torch.stack([t, 2 * t])),
+])
+def test_transforms_of_a_backward(backend, transform):
+    def fn(x):
+        return (x * 2).exp()
+
+    compiled = dynamo_nb.compile(fn, backend=backend)
+    for _ in range(3):
+        compiled(*leaves((3,))).sum().backward()
+    found = []
+    for f in (fn, compiled):
+        (x,) = leaves((3,))
+        y = f(x)
+        found.append(transform(lambda t: torch.autograd.grad(y, x, t, retain_graph=True)[0])(torch.ones(3)))  # noqa: B023
+    torch.testing.assert_close(*found)
+
+
+def raising(*args):
+    raise KeyError("from a hook")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_exceptions_of_hooks_come_out_as_they_are(backend):
+    compiled = dynamo_nb.compile(lambda x: x.sin() * x, backend=backend)
+    for _ in range(3):
+        compiled(*leaves((4,))).sum().backward()
+    with torch.autograd.graph.saved_tensors_hooks(raising, lambda t: t), pytest.raises(KeyError, match="from a hook"):
+        compiled(*leaves((4,)))
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, raising):
+        out = compiled(*leaves((4,)))
+    with pytest.raises(KeyError, match="from a hook"):
+        out.sum().backward()
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: "not a tensor"):
+        out = compiled(*leaves((4,)))
+    with pytest.raises(TypeError):
+        out.sum().backward()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_graph_of_gradients_keeps_nothing_alive(backend):
+    compiled = dynamo_nb.compile(lambda x: (x.sin() * x).exp(), backend=backend)
+    for _ in range(3):
+        compiled(*leaves((4,))).sum().backward()
+    (x,) = leaves((4,))
+    out = compiled(x)
+    seen, node = weakref.ref(x), weakref.ref(out)
+    del x, out
+    assert seen() is None and node() is None
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_node_looks_like_autograds_own(backend):
+    compiled = dynamo_nb.compile(lambda x, y: x.sin() * y, backend=backend)
+    for _ in range(3):
+        compiled(*leaves((4,), (4,))).sum().backward()
+    x, y = leaves((4,), (4,))
+    out = compiled(x, y)
+    assert "CompiledGraph" in out.grad_fn.name()
+    assert {id(fn.variable) for fn, _ in out.grad_fn.next_functions} == {id(x), id(y)}
+    seen = []
+    out.grad_fn.register_hook(lambda grads, outs: seen.append((len(grads), len(outs))))
+    out.grad_fn.register_prehook(lambda outs: seen.append(len(outs)))
+    out.retain_grad()
+    out.sum().backward()
+    assert seen == [1, (2, 1)] and torch.equal(out.grad, torch.ones(4))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_checkpointing_around_a_trained_graph(backend):
+    def fn(x):
+        return (x.sin() * x).exp()
+
+    compiled = dynamo_nb.compile(fn, backend=backend)
+    for _ in range(4):
+        (x,), (y,) = leaves((4,)), leaves((4,))
+        fn(x).sum().backward()
+        torch.utils.checkpoint.checkpoint(lambda t: compiled(t) * 1, y, use_reentrant=False).sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)

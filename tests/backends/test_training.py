@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import dynamo_nb
-from tests.backends.random_training import check
+from tests.backends.random_training import check, check_late
 
 BACKENDS = ("aot_eager", "aot_eager_decomp_partition", "triton_cpp")
 
@@ -20,6 +20,12 @@ def test_random_programs(backend) -> None:
     assert [why for why, _ in found if why] == []
     counts = [graphs for _, graphs in found if graphs is not None]
     assert len(counts) >= 10 and counts.count(0) <= 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_random_changes_before_the_backward(backend) -> None:
+    assert [why for seed in (*range(71055, 71065), 71087, 71176, 71189) if (why := check_late(seed, backend))] == []
 
 
 @pytest.mark.filterwarnings("ignore")

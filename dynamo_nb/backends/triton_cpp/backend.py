@@ -64,7 +64,7 @@ def compile_graph(
         run.changed = functools.partial(_took_over, compiled)
     if verify:
         run = Verified(run, plain, compiled.nodes, lambda part: _generate(part, codegen, Provenance())[0])
-    if role == "backward" and isinstance(run, Program):
+    if role == "backward" and not compiled.why:
         run = _or_aten(run, gm.forward)
     if seen is not None:
         seen.append(compiled)
@@ -75,13 +75,14 @@ def compile_graph(
 
 
 def _or_aten(run: Any, aten: Any) -> Any:
-    """A backward also gets what no guard has seen: batches of gradients (is_grads_batched=True), tangents. They go through ATen."""
+    """A backward also gets what no guard has seen: batches of gradients (is_grads_batched=True), torch.func's wrappers, tangents. They go through ATen."""
 
     def backward(args: list[Any]) -> Any:
+        given = list(args)
         try:
             return run(args)
         except NotPlain:
-            return aten(*args)
+            return aten(*given)
 
     backward._boxed_call = True  # type: ignore[attr-defined]
     return backward

@@ -148,6 +148,7 @@ int dnb_guards_init(PyObject *module);
 /* ---- program.cpp ---- */
 int dnb_program_init(PyObject *module);
 int dnb_memory_init(PyObject *module);
+int dnb_autograd_init(PyObject *module);
 void dnb_memory_after_fork(void);
 
 #ifdef __cplusplus

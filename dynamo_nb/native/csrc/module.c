@@ -42,7 +42,8 @@ PyMODINIT_FUNC PyInit__native(void)
     PyObject *module = PyModule_Create(&definition);
     if (!module) return NULL;
     if (dnb_state_init(module) < 0 || !dnb_region_module_init(module) || dnb_lock_init(module) < 0 || dnb_driver_init(module) < 0 ||
-        dnb_compiled_init(module) < 0 || dnb_guards_init(module) < 0 || dnb_program_init(module) < 0 || dnb_memory_init(module) < 0) {
+        dnb_compiled_init(module) < 0 || dnb_guards_init(module) < 0 || dnb_program_init(module) < 0 || dnb_memory_init(module) < 0 ||
+        dnb_autograd_init(module) < 0) {
         Py_DECREF(module);
         return NULL;
     }

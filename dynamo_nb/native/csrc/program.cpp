@@ -39,9 +39,10 @@ static bool check_tensor(PyObject *value, Py_ssize_t i)
         return false;
     }
     c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
-    constexpr c10::DispatchKeySet batched({c10::DispatchKey::Batched, c10::DispatchKey::FuncTorchBatched});
-    if (impl->key_set().has_any(batched)) {
-        PyErr_Format(NotPlain, "Program: argument %zd is a batch of tensors, as inside vmap or with is_grads_batched=True: kernels need one", i);
+    constexpr c10::DispatchKeySet wrapped({c10::DispatchKey::Batched, c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper});
+    if (impl->key_set().has_any(wrapped)) {
+        PyErr_Format(NotPlain, "Program: argument %zd stands for other tensors, as inside torch.func's transforms or with is_grads_batched=True: "
+                     "kernels need one", i);
         return false;
     }
     if (impl->autograd_meta() && impl->_fw_grad(0, tensor).defined()) {
@@ -186,7 +187,7 @@ static PyObject *program_vectorcall(PyObject *self, PyObject *const *args, size_
     return call(*((ProgramObject *)self)->program, PySequence_Fast_ITEMS(list), PyList_GET_SIZE(list), list);
 }
 
-static PyObject *program_call(PyObject *self, PyObject *const *args, Py_ssize_t n)
+PyObject *run_program(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     return call(*((ProgramObject *)self)->program, args, n, nullptr);
 }
@@ -236,11 +237,13 @@ static PyObject *program_repr(PyObject *object)
 static PyObject *program_boxed(PyObject *, void *) { Py_RETURN_TRUE; }
 
 static PyMethodDef program_methods[] = {
-    {"call", (PyCFunction)(void *)program_call, METH_FASTCALL, "call(*args) -> tuple: as calling it with a list, but the caller keeps the arguments."},
+    {"call", (PyCFunction)(void *)run_program, METH_FASTCALL, "call(*args) -> tuple: as calling it with a list, but the caller keeps the arguments."},
     {nullptr}};
 static PyGetSetDef program_getset[] = {{"_boxed_call", program_boxed, nullptr, "True: called with one list, which is emptied."}, {nullptr}};
 
 static PyTypeObject Program_Type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+bool is_program(PyObject *object) { return Py_IS_TYPE(object, &Program_Type); }
 
 extern "C" int dnb_program_init(PyObject *module)
 {

@@ -5,6 +5,7 @@
 // program_steps.cpp  memory, kernels and views
 // program_aten.cpp   operators called through the dispatcher
 // program_memory.cpp where the memory of new tensors comes from
+// program_autograd.cpp  graphs with gradients, of two programs or anything else that is called as one
 #pragma once
 #include "dnb.h"
 #include <ATen/core/TensorBase.h>
@@ -141,6 +142,10 @@ StepPtr make_empty_strided_step(int slot, IntList sizes, IntList strides, PyObje
 
 // program_parse.cpp
 void parse_program(Program &program, PyObject *inputs, PyObject *slots, PyObject *ints, PyObject *steps, PyObject *outputs);
+
+// program.cpp
+bool is_program(PyObject *object);
+PyObject *run_program(PyObject *program, PyObject *const *args, Py_ssize_t n);  // as program.call(*args)
 
 // tensor.cpp
 bool is_tensor(PyObject *object);

@@ -182,6 +182,7 @@ struct ViewStep : Step {
         at::TensorBase view =
             at::detail::make_tensor_base<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(from.storage()), from.key_set(), from.dtype());
         view.unsafeGetTensorImpl()->set_sizes_and_strides(size, stride, start);
+        if (!view.is_inference()) view.unsafeGetTensorImpl()->set_version_counter(from.unsafeGetTensorImpl()->version_counter());
         frame.set(slot, std::move(view));
     }
 };

@@ -7,11 +7,23 @@
 #include <ATen/core/TensorBase.h>
 #include <c10/util/Exception.h>
 #include <exception>
+#include <string>
 #include <vector>
 
 #pragma GCC visibility push(default)
 PyObject *THPVariable_Wrap(const at::TensorBase &tensor);  // the tensor's object, made when it has none
 PyObject *THPVariable_Wrap(at::TensorBase &&tensor);
+
+// Python's current exception, taken from it when this is made and carried through C++. The GIL must be held there.
+struct python_error : std::exception {
+    PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+    std::string message;
+
+    python_error();
+    python_error(python_error &&other) noexcept;
+    ~python_error() override;  // takes the GIL
+    const char *what() const noexcept override { return message.c_str(); }
+};
 
 namespace torch {
 
