@@ -46,7 +46,8 @@ def boxed(fn: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _logged(name: str, compiler: Compiler, made: Made) -> Any:
+def _logged(name: str, compiler: Compiler, made: Made, at_once: bool = False) -> Any:
+    """at_once: compile a backward with its forward."""
     def compile_graph(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         if log.isEnabledFor(logging.INFO):
             log.info("TRACED GRAPH\n ===== %s graph =====\n%s", name, gm.print_readable(print_output=False))
@@ -63,7 +64,9 @@ def _logged(name: str, compiler: Compiler, made: Made) -> Any:
     def compile_backward(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         made.gradients = tuple(v is not None for v in next(reversed(gm.graph.nodes)).args[0])  # type: ignore[union-attr]
         made.backward = Deferred(functools.partial(compile_graph, gm, inputs))
-        if any(isinstance(value, torch.SymInt) for value in inputs):
+        if at_once:
+            made.backward.compile()
+        elif any(isinstance(value, torch.SymInt) for value in inputs):
             with contextlib.suppress(Exception):    # it may add guards; what it raises, the first backward raises again
                 made.backward.compile()
             made.failure = None
@@ -162,13 +165,14 @@ def aot_compile(
     context_of_trace: Any = contextlib.nullcontext()      # the caller's, torch._dynamo's say
     if fake_mode is not None:
         context_of_trace = tracing(TracingContext(fake_mode))
+    at_once = functorch_config.force_non_lazy_backward_lowering
     # The partitioner's search for equal nodes imports all of Inductor, 1.6 CPU seconds; code generators find equal values themselves.
     # The backward is asked for at once, and compiled by its first call: calls with gradients then need AOTAutograd's runtime at no time.
     with context_of_trace, functorch_config.patch(cse=False, force_non_lazy_backward_lowering=True):
         try:
             compiled = aot_module_simplified(
                 gm, fake_inputs if fake_inputs is not None else example_inputs, keep_inference_input_mutations=True, **options,
-                fw_compiler=_logged("Forward", fw_compiler, made), bw_compiler=_logged("Backward", bw_compiler or fw_compiler, made),
+                fw_compiler=_logged("Forward", fw_compiler, made), bw_compiler=_logged("Backward", bw_compiler or fw_compiler, made, at_once),
                 inference_compiler=_logged("Inference", inference_compiler or fw_compiler, made),
             )
         except Exception as err:

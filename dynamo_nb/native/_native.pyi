@@ -85,7 +85,7 @@ class Program:
           Tensor[], ("i", k) for an integer, None to drop it
       ("view", slot, base, sizes, strides, offset)    as_strided, the offset relative to the base's
       ("same", slot, other)                           both hold the same tensor
-      ("layout", slot, sizes, strides)                copied where its strides are others; other sizes are an error
+      ("layout", slot, dtype or None, sizes, strides) copied where its dtype or strides are others; other sizes are an error
       ("free", slot, ...)                             drops the slots' references; an argument dies here if its list was its last owner
 
     Steps run without the GIL, below autograd and autocast. Views count their versions with what they are taken of; kernels that

@@ -11,6 +11,7 @@ import torch.utils.checkpoint
 from torch.autograd import forward_ad
 
 import dynamo_nb
+from dynamo_nb.backends.aot import aot_autograd
 
 BACKENDS = ["aot_eager", "triton_cpp"]
 
@@ -392,3 +393,40 @@ def test_checkpointing_around_a_trained_graph(backend):
         fn(x).sum().backward()
         torch.utils.checkpoint.checkpoint(lambda t: compiled(t) * 1, y, use_reentrant=False).sum().backward()
         torch.testing.assert_close(x.grad, y.grad)
+
+
+@pytest.mark.parametrize("error", [KeyError("k"), IndexError("i"), RuntimeError("r"), StopIteration()])
+@pytest.mark.parametrize("when", ["compile", "run"])
+def test_exceptions_of_a_backward_come_out_as_they_are(error, when):
+    def backward(gm, inputs):
+        if when == "compile":
+            raise error
+        return raise_it
+
+    def raise_it(*args):
+        raise error
+
+    compiled = dynamo_nb.compile(lambda x: x.sin(), backend=aot_autograd(fw_compiler=lambda gm, inputs: gm.forward, bw_compiler=backward))
+    for _ in range(3):
+        out = compiled(*leaves((4,)))
+        with pytest.raises(type(error)) as caught:
+            out.sum().backward()
+        assert caught.value is error
+
+
+def test_aliased_arguments_keep_their_own_versions():
+    """`x.data` counts its changes apart from x; no call may join them."""
+    compiled = dynamo_nb.compile(lambda x, y: (x * 2).exp() * y)
+    for _ in range(3):
+        (x,) = leaves((4,))
+        compiled(x, x.data).sum().backward()
+        x.data.add_(1)
+        assert x._version == 0
+
+
+def test_a_negated_view_comes_in_as_gradient():
+    compiled = dynamo_nb.compile(lambda x: x.exp() * 2)
+    (x,), (y,) = leaves((4,)), leaves((4,))
+    compiled(x).backward(torch._neg_view(torch.ones(4)))
+    (y.exp() * 2).backward(-torch.ones(4))
+    torch.testing.assert_close(x.grad, y.grad)

@@ -244,11 +244,14 @@ def test_wrong_number_of_tensors() -> None:
 
 def test_results_laid_out_otherwise_are_copied():
     x = torch.arange(6.0).reshape(2, 3).t()
-    expected = Program((("t", 0),), 2, 0, [("aten", "aten::clone", "", (("t", 0), None), (1,)), ("layout", 1, (3, 2), (2, 1))], (("t", 1),))
+    expected = Program((("t", 0),), 2, 0, [("aten", "aten::clone", "", (("t", 0), None), (1,)), ("layout", 1, torch.float32, (3, 2), (2, 1))], (("t", 1),))
     (got,) = expected([x])
     assert got.stride() == (2, 1) and torch.equal(got, x)
-    kept = Program((("t", 0),), 2, 0, [("aten", "aten::clone", "", (("t", 0), None), (1,)), ("layout", 1, (3, 2), (1, 3))], (("t", 1),))
+    kept = Program((("t", 0),), 2, 0, [("aten", "aten::clone", "", (("t", 0), None), (1,)), ("layout", 1, None, (3, 2), (1, 3))], (("t", 1),))
     assert kept([x])[0].stride() == (1, 3)
-    wrong = Program((("t", 0),), 2, 0, [("aten", "aten::clone", "", (("t", 0), None), (1,)), ("layout", 1, (2, 3), (1, 3))], (("t", 1),))
+    cast = Program((("t", 0),), 2, 0, [("aten", "aten::clone", "", (("t", 0), None), (1,)), ("layout", 1, torch.float64, (3, 2), (1, 3))], (("t", 1),))
+    (got,) = cast([x])
+    assert got.dtype is torch.float64 and got.stride() == (1, 3) and torch.equal(got, x.double())
+    wrong = Program((("t", 0),), 2, 0, [("aten", "aten::clone", "", (("t", 0), None), (1,)), ("layout", 1, torch.float32, (2, 3), (1, 3))], (("t", 1),))
     with pytest.raises(RuntimeError, match="were expected"):
         wrong([x])

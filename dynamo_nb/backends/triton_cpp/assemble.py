@@ -133,8 +133,8 @@ class Assembler:
             args.append(self._argument(value))
         self.steps.append(("aten", schema.name, schema.overload_name, tuple(args), self._outs(step.outs, len(schema.returns))))
         for b in buffers_in(step.outs):
-            if self.schedule.last_use[b.name] > at and b.strides:
-                self.steps.append(("layout", self.slot(b), self.integers.all(b.sizes), self.integers.all(b.strides)))
+            if self.schedule.last_use[b.name] > at and (b.strides or not b.sizes):
+                self.steps.append(("layout", self.slot(b), b.dtype and b.dtype.torch, self.integers.all(b.sizes), self.integers.all(b.strides)))
 
     def _argument(self, value: Any) -> Any:
         if isinstance(value, Buffer):

@@ -124,15 +124,17 @@ class TritonRunner:
         def run(state: State, sizes: Sizes) -> None:
             result = step.target(*(a(state, sizes) for a in args), **{k: v(state, sizes) for k, v in kwargs.items()})
             _keep(step.outs, result, state)
-            for name, strides in layouts:
-                state[name] = _laid_out(state[name], strides(sizes))
+            for name, dtype, strides in layouts:
+                state[name] = _laid_out(state[name], dtype, strides(sizes))
 
         return run
 
-    def _layouts(self, outs: Any) -> list[tuple[str, Callable[[Sizes], list[int]]]]:
+    def _layouts(self, outs: Any) -> list[tuple[str, torch.dtype | None, Callable[[Sizes], list[int]]]]:
         if isinstance(outs, tuple):
-            return [pair for o in outs for pair in self._layouts(o)]
-        return [(outs.name, self._numbers(outs.strides))] if isinstance(outs, Buffer) and outs.strides else []
+            return [form for o in outs for form in self._layouts(o)]
+        if not isinstance(outs, Buffer) or (outs.sizes and not outs.strides):
+            return []
+        return [(outs.name, outs.dtype and outs.dtype.torch, self._numbers(outs.strides))]
 
 
 def _freeing(names: list[str]) -> Callable[[State, Sizes], None]:
@@ -151,8 +153,9 @@ def _keep(outs: Any, result: Any, state: State) -> None:
         state[outs.name] = result
 
 
-def _laid_out(tensor: torch.Tensor, strides: list[int]) -> torch.Tensor:
-    """Kernels have the example's strides compiled in: a result laid out otherwise is copied."""
-    if all(a == b or n <= 1 for a, b, n in zip(tensor.stride(), strides, tensor.shape, strict=True)):
+def _laid_out(tensor: torch.Tensor, dtype: torch.dtype | None, strides: list[int]) -> torch.Tensor:
+    """Kernels have the example's dtype and strides compiled in: another result is copied."""
+    dtype = dtype or tensor.dtype
+    if tensor.dtype is dtype and all(a == b or n <= 1 for a, b, n in zip(tensor.stride(), strides, tensor.shape, strict=True)):
         return tensor
-    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+    return torch.empty_strided(tensor.shape, strides, dtype=dtype, device=tensor.device).copy_(tensor)

@@ -5,6 +5,7 @@
 #include "program.hpp"
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/Dtype.h>
 
 #pragma GCC visibility push(default)
 namespace pybind11 {
@@ -340,11 +341,12 @@ StepPtr make_empty_strided_step(int slot, IntList sizes, IntList strides, PyObje
     return step;
 }
 
-// ("layout", slot, sizes, strides): an operator's result as its example said. Kernels have the strides compiled in, so a
-// result laid out otherwise is copied; other sizes are an error.
+// ("layout", slot, dtype or None, sizes, strides): an operator's result as its example said. Kernels have dtype and strides compiled in, so
+// another result is copied (examples of some operators have another dtype than they do); other sizes are an error.
 struct LayoutStep : Step {
     c10::OperatorHandle empty, copy;
     int slot;
+    std::optional<at::ScalarType> dtype;
     IntList sizes, strides;
 
     LayoutStep()
@@ -366,8 +368,9 @@ struct LayoutStep : Step {
         c10::IntArrayRef size = sizes.at(frame.ints, size_room), stride = strides.at(frame.ints, stride_room);
         at::TensorBase &t = frame.slots[slot];
         TORCH_CHECK(t.sizes() == size, "an operator returned a tensor of sizes ", t.sizes(), " where ", size, " were expected");
-        if (agree(t, stride)) return;
-        torch::jit::Stack stack{c10::IValue(size), c10::IValue(stride), c10::IValue(t.scalar_type()), c10::IValue(), c10::IValue(t.device()), c10::IValue()};
+        const at::ScalarType wanted = dtype.value_or(t.scalar_type());
+        if (t.scalar_type() == wanted && agree(t, stride)) return;
+        torch::jit::Stack stack{c10::IValue(size), c10::IValue(stride), c10::IValue(wanted), c10::IValue(), c10::IValue(t.device()), c10::IValue()};
         empty.callBoxed(stack);
         stack.emplace_back(at::Tensor(t));
         stack.emplace_back(false);
@@ -379,9 +382,12 @@ struct LayoutStep : Step {
 StepPtr make_layout_step(Builder &builder, PyObject *form)
 {
     auto step = std::make_unique<LayoutStep>();
+    PyObject *dtype = PyTuple_GET_ITEM(form, 2);
+    if (dtype != Py_None && !THPDtype_Check(dtype)) bad_type("expected a torch.dtype or None, got " + type_name(dtype));
     step->slot = builder.reads(PyTuple_GET_ITEM(form, 1), true);
-    step->sizes = builder.int_list(PyTuple_GET_ITEM(form, 2));
-    step->strides = builder.int_list(PyTuple_GET_ITEM(form, 3));
+    if (dtype != Py_None) step->dtype = reinterpret_cast<THPDtype *>(dtype)->scalar_type;
+    step->sizes = builder.int_list(PyTuple_GET_ITEM(form, 3));
+    step->strides = builder.int_list(PyTuple_GET_ITEM(form, 4));
     return step;
 }
 

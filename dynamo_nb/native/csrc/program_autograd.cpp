@@ -85,14 +85,10 @@ public:
     explicit operator bool() const { return object; }
 };
 
-[[noreturn]] static void raise_python_error()
-{
-    throw python_error();
-}
-
+// done: nullptr or false where Python has raised something.
 static void need(bool done)
 {
-    if (!done) raise_python_error();
+    if (!done) throw python_error();
 }
 
 // ---- what all calls of a graph share ----
@@ -159,6 +155,7 @@ struct CompiledGraphBackward : autograd::Node {
     PyObject *tangent(const Tangent &wanted, at::Tensor grad) const
     {
         if (!grad.defined()) grad = input_metadata(wanted.result).zeros_like();
+        if (grad.is_neg()) grad = grad.resolve_neg();
         Local value(THPVariable_Wrap(grad));
         if (!value || wanted.fits(grad)) return value.given();
         return PyObject_CallFunctionObjArgs(graph->lay_out.get(), value.get(), wanted.layout.get(), nullptr);
@@ -213,10 +210,8 @@ struct CompiledGraphBackward : autograd::Node {
 // ---- a call ----
 // In eager, tensors of the same memory count its changes together, so that a backward notices when what it saved has changed.
 // Operators below autograd give every view a count of its own.
-static void share_version(const at::TensorBase &tensor, PyObject *const *others, Py_ssize_t n)
+static void share_version(c10::TensorImpl *impl, PyObject *const *others, Py_ssize_t n)
 {
-    c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
-    if (!impl->has_storage() || impl->storage().use_count() < 2 || !impl->unique_version() || impl->is_inference()) return;
     for (Py_ssize_t i = 0; i < n; i++) {
         if (!is_tensor(others[i])) continue;
         c10::TensorImpl *other = tensor_in(others[i]).unsafeGetTensorImpl();
@@ -225,14 +220,22 @@ static void share_version(const at::TensorBase &tensor, PyObject *const *others,
     }
 }
 
+static bool among(c10::TensorImpl *impl, PyObject *const *args, Py_ssize_t n)
+{
+    return std::any_of(args, args + n, [&](PyObject *arg) { return is_tensor(arg) && tensor_in(arg).unsafeGetTensorImpl() == impl; });
+}
+
 static void share_versions(PyObject *const *args, Py_ssize_t n, PyObject *results)
 {
     const Py_ssize_t count = PySequence_Fast_GET_SIZE(results);
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *result = PySequence_Fast_GET_ITEM(results, i);
         if (!is_tensor(result)) continue;
-        share_version(tensor_in(result), args, n);
-        share_version(tensor_in(result), PySequence_Fast_ITEMS(results), count);
+        c10::TensorImpl *impl = tensor_in(result).unsafeGetTensorImpl();
+        if (!impl->has_storage() || impl->storage().use_count() < 2 || !impl->unique_version() || impl->is_inference()) continue;
+        if (among(impl, args, n)) continue;
+        share_version(impl, args, n);
+        if (impl->unique_version()) share_version(impl, PySequence_Fast_ITEMS(results), count);
     }
 }
 

@@ -129,7 +129,7 @@ static StepPtr parse_step(Builder &builder, PyObject *form)
         Py_ssize_t size;  // of the tuple; 0: any
         StepPtr (*make)(Builder &, PyObject *);
     } kinds[] = {{"ints", 2, make_ints_step}, {"alloc", 6, make_alloc_step}, {"kernel", 6, make_kernel_step}, {"checked", 7, make_checked_step},
-                 {"aten", 5, make_aten_step}, {"view", 6, make_view_step}, {"same", 3, make_same_step}, {"layout", 4, make_layout_step},   {"free", 0, make_free_step}};
+                 {"aten", 5, make_aten_step}, {"view", 6, make_view_step}, {"same", 3, make_same_step}, {"layout", 5, make_layout_step},   {"free", 0, make_free_step}};
     if (!PyTuple_Check(form) || !PyTuple_GET_SIZE(form) || !PyUnicode_Check(PyTuple_GET_ITEM(form, 0)))
         bad_type("a step must be a tuple that begins with its name");
     for (const auto &kind : kinds) {

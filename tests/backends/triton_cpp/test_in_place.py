@@ -119,6 +119,17 @@ def test_batch_norm_statistics():
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("norm", [
+    lambda x, mean, var: F.batch_norm(x, mean, var, training=True, momentum=0.5), lambda x, mean, var: F.instance_norm(x, mean, var, momentum=0.5),
+    lambda x, mean, var: torch.native_batch_norm(x, None, None, mean, var, True, 0.5, 1e-5)[0],
+])
+def test_statistics_of_half_types(norm, dtype):
+    """The called operator's own statistics have another dtype than fake tensors say."""
+    torch.manual_seed(0)
+    check(norm, torch.randn(3, 5, 40).to(dtype), torch.ones(5, dtype=dtype), torch.ones(5, dtype=dtype))
+
+
 def put(c, i, v):
     c[:, i] = v
     return c.sum(-1)
