@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch.fx
 
 from ..core.collector import full_collections_postponed
 from ..core.logs import artifact_logger
+from ..core.settings import raises_internal_errors
 from ..native import compile_lock, share_versions
 from .captured import AsCaptured, WithViews, cut_views, several_histories, shown_views, writes_shared
 from .lean import Made, shortened
@@ -176,9 +178,10 @@ def aot_compile(
                 inference_compiler=_logged("Inference", inference_compiler or fw_compiler, made),
             )
         except Exception as err:
-            if made.failure is not None or fake_mode is None:
+            ours = _from_partition(err)
+            if made.failure is not None or fake_mode is None or (ours and raises_internal_errors()):
                 raise
-            return AsCaptured(gm, f"AOTAutograd can't trace it: {type(err).__name__}: {err}")
+            return AsCaptured(gm, f"{'of an internal error (please report it)' if ours else 'AOTAutograd cannot trace it'}: {type(err).__name__}: {err}")
         meta = context.fw_metadata if (context := TracingContext.try_get()) is not None else None
     if meta is not None and len(meta.input_info) != len(example_inputs) and fake_mode is not None:
         return AsCaptured(gm, "AOTAutograd takes arguments that share memory for one", expected=True)
@@ -187,6 +190,11 @@ def aot_compile(
     run = shortened(compiled, made, meta, len(example_inputs)) if fake_mode is not None else compiled
     cut, shown = cut_views(gm), shown_views(gm)
     return WithViews(run, cut, shown) if cut or shown else run
+
+
+def _from_partition(err: Exception) -> bool:
+    """An error of our own code that AOTAutograd called, not of the graph."""
+    return any(frame.f_code is min_cut_partition.__code__ for frame, _ in traceback.walk_tb(err.__traceback__))
 
 
 def _fake_mode(values: list[Any] | None) -> Any:

@@ -163,3 +163,20 @@ def test_sparse_tensors_are_left_to_eager() -> None:
     for s in (x.to_sparse(), x.to_sparse_csr()):
         dynamo_nb.reset()
         torch.testing.assert_close(dynamo_nb.compile(fn)(x, s), fn(x, s))
+
+
+def test_an_error_of_our_partition_is_not_taken_for_the_graphs(monkeypatch, caplog) -> None:
+    from dynamo_nb.backends import partition
+
+    def broken(graph):
+        raise KeyError("partition")
+
+    monkeypatch.setattr(partition, "_reads_of_changed", broken)
+    x = torch.randn(3, requires_grad=True)
+    monkeypatch.setenv("DYNAMO_NB_RAISE_INTERNAL", "1")
+    with pytest.raises(dynamo_nb.exc.BackendCompilerFailed, match="partition"):
+        dynamo_nb.compile(lambda x: x.sin() * 2)(x)
+    dynamo_nb.reset()
+    monkeypatch.delenv("DYNAMO_NB_RAISE_INTERNAL")
+    torch.testing.assert_close(dynamo_nb.compile(lambda x: x.sin() * 2)(x), x.sin() * 2)
+    assert any("internal error" in r.getMessage() for r in caplog.records)
