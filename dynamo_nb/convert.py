@@ -434,7 +434,8 @@ def _graph_failed(err: BaseException, seen: Any) -> None:
 
     seen: the tensors it writes with their versions at the call; if one changed, the error is the result.
     """
-    hooked = torch._C._autograd._top_saved_tensors_default_hooks(False) is not None     # they may have run, and raised this
+    # Hooks of saved tensors may have run, and raised this; NotPlain comes before anything runs.
+    hooked = torch._C._autograd._top_saved_tensors_default_hooks(False) is not None and not isinstance(err, native.NotPlain)
     if hooked or not isinstance(err, Exception) or not unchanged(seen):
         raise err
     state.counters["run_failed"][type(err).__name__] += 1

@@ -19,7 +19,7 @@ import torch.fx
 from ..core.collector import full_collections_postponed
 from ..core.logs import artifact_logger
 from ..core.settings import raises_internal_errors
-from ..native import compile_lock, share_versions
+from ..native import compile_lock, own_memory, share_versions
 from .captured import AsCaptured, WithViews, cut_views, several_histories, shown_views, writes_shared
 from .lean import Made, shortened
 from .partition import min_cut_partition
@@ -101,7 +101,7 @@ class Deferred:
         return self.run
 
     def __call__(self, args: list[Any]) -> Any:
-        return (self.run or self.compile())(args)
+        return own_memory((self.run or self.compile())(args))
 
 
 def _new_results() -> list[int]:
@@ -114,7 +114,7 @@ def _new_results() -> list[int]:
 
     context = TracingContext.try_get()
     meta = context.fw_metadata if context is not None else None
-    if meta is None:
+    if meta is None or meta.tokens:
         return []
     meta.unsafe_view_out_indices, meta.num_unsafe_view_outputs = [], 0
     new = (OutputType.non_alias, OutputType.unsafe_view_alias)

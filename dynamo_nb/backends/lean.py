@@ -125,8 +125,8 @@ class Last(torch.autograd.Function):
 
 
 def _cut_off(gradients: tuple[bool, ...], meta: Any) -> tuple[bool, ...]:
-    """Which inputs no gradient flows to: autograd shouldn't reach what they came from through this graph."""
-    return tuple(info.requires_grad and not info.is_leaf and not flows for info, flows in zip(meta.input_info, gradients, strict=True))
+    """Which inputs no gradient flows to: autograd shouldn't reach them, their hooks or what they came from through this graph."""
+    return tuple(info.requires_grad and not flows for info, flows in zip(meta.input_info, gradients, strict=True))
 
 
 def _tangent(result: int, layout: Any) -> tuple[Any, ...]:

@@ -430,3 +430,130 @@ def test_a_negated_view_comes_in_as_gradient():
     compiled(x).backward(torch._neg_view(torch.ones(4)))
     (y.exp() * 2).backward(-torch.ones(4))
     torch.testing.assert_close(x.grad, y.grad)
+
+
+HOOKS = {
+    "contiguous": (lambda t: t.detach().numpy().copy(), torch.from_numpy),
+    "bfloat16": (lambda t: t.to(torch.bfloat16), lambda t: t),
+    "double": (lambda t: t.double(), lambda t: t),
+    "one element": (lambda t: t, lambda t: torch.ones(1)),
+    "same": (lambda t: t, lambda t: t),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("changes", [False, True])
+@pytest.mark.parametrize("hooks", HOOKS)
+def test_hooks_of_saved_tensors_may_give_other_layouts_and_types(backend, changes, hooks):
+    def fn(x, w, count):
+        if changes:
+            count.add_(1)       # through AOTAutograd's own wrapper
+        return x * w
+
+    compiled = dynamo_nb.compile(fn, backend=backend)
+    for _ in range(2):
+        found = []
+        for f in (fn, compiled):
+            x, w = leaves((3, 4), (4, 3))
+            x = x.detach().t().requires_grad_()
+            with torch.autograd.graph.saved_tensors_hooks(*HOOKS[hooks]):
+                out = f(x, w, torch.zeros(()))
+            (out * torch.arange(12.0).view(4, 3)).sum().backward()
+            found += [x.grad, w.grad]
+        torch.testing.assert_close(found[:2], found[2:], rtol=2e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn, shapes", [
+    (lambda x, y, w: (x.view(6) + y) * w, [(2, 3), (6,), (6,)]),
+    (lambda x, y, w: w + y + x.squeeze(0), [(1, 4), (4,), (4,)]),
+    (lambda x, y, w: (x.squeeze(0) + y).sin() + w.sum(), [(1, 4), (4,), (4,)]),
+])
+def test_gradients_dont_share_their_memory(backend, fn, shapes):
+    compiled = dynamo_nb.compile(fn, backend=backend)
+    want, got = leaves(*shapes), leaves(*shapes)
+    for _ in range(3):
+        fn(*want).sum().backward()
+        compiled(*got).sum().backward()
+        torch.testing.assert_close([t.grad for t in got], [t.grad for t in want])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", [lambda x, w: torch.where(x > w, x, x * 0.1), lambda x, w: x * w.detach()])
+def test_nothing_runs_for_arguments_without_a_gradient(backend, fn):
+    compiled = dynamo_nb.compile(fn, backend=backend)
+    for _ in range(3):
+        x, w = leaves((4,), (4,))
+        seen = []
+        w.register_hook(seen.append)
+        w.register_post_accumulate_grad_hook(seen.append)
+        compiled(x, w).sum().backward()
+        assert seen == [] and w.grad is None and x.grad is not None
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_batches_of_gradients_of_a_transposed_result(backend, dynamic):
+    def fn(x):
+        return (x * x).t().exp()
+
+    compiled = dynamo_nb.compile(fn, backend=backend, dynamic=dynamic)
+    for _ in range(3):
+        (x,) = leaves((2, 3))
+        torch.testing.assert_close(*(torch.autograd.functional.jacobian(f, x.detach(), vectorize=True) for f in (compiled, fn)))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_tangents_go_through_under_hooks_of_saved_tensors(backend):
+    def fn(x, w):
+        return x.sin() * w
+
+    compiled = dynamo_nb.compile(fn, backend=backend)
+    (w,) = leaves((3,))
+    compiled(torch.ones(3), w)
+    with forward_ad.dual_level(), torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        x = forward_ad.make_dual(torch.ones(3), torch.arange(3.0))
+        want, got = (forward_ad.unpack_dual(f(x, w)).tangent for f in (fn, compiled))
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_detached_state_has_no_history_that_lives_on(backend):
+    compiled = dynamo_nb.compile(lambda w, h: (w * h.detach()).tanh(), backend=backend)
+
+    class Noticed:
+        pass
+
+    (w,) = leaves((4,))
+    for _ in range(3):
+        h = compiled(w, w * 2)
+        kept = Noticed()
+        h.grad_fn.metadata["kept"] = kept
+        seen = weakref.ref(kept)
+        del kept
+        out = compiled(w, h)
+        del h
+        assert seen() is None
+    out.sum().backward()
+
+
+def test_a_backward_frees_what_it_is_done_with():
+    alive: list[object] = []
+
+    def backward(gm, inputs):
+        def run(args):
+            seen = [weakref.ref(a) for a in args if isinstance(a, torch.Tensor)]
+            out = gm.forward(*args)
+            args.clear()
+            alive.append(sum(r() is not None for r in seen))
+            return out
+
+        run._boxed_call = True
+        return run
+
+    compiled = dynamo_nb.compile(lambda x: x.sin().exp().sin(), backend=aot_autograd(fw_compiler=lambda gm, inputs: gm.forward, bw_compiler=backward))
+    (x,) = leaves((4,))
+    out = compiled(x)
+    out.sum().backward(retain_graph=True)
+    out.sum().backward()
+    assert alive[1] <= 1 and alive[0] >= alive[1]      # x itself lives

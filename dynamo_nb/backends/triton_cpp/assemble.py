@@ -69,8 +69,11 @@ class Integers:
 
 
 class Assembler:
-    def __init__(self, graph: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel], counts: dict[str, tuple[Any, int]]) -> None:
-        """kernels: by step; counts: name -> (parallel range, grain)."""
+    def __init__(
+        self, graph: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel], counts: dict[str, tuple[Any, int]], unguarded: bool = False,
+    ) -> None:
+        """kernels: by step; counts: name -> (parallel range, grain); unguarded: calls may come with arguments of other layouts."""
+        self.unguarded = unguarded
         self.graph, self.schedule, self.kernels, self.counts = graph, schedule, kernels, counts
         self.integers = Integers(graph.inputs)
         self.slots: dict[str, int] = {}
@@ -83,6 +86,8 @@ class Assembler:
     def assemble(self) -> None:
         """Write all steps; generated functions stand in them by name."""
         self.inputs()
+        if self.unguarded:
+            self._expect()
         for i, step in enumerate(self.schedule.steps):
             if isinstance(step, ViewOf):
                 b = step.buffer
@@ -97,6 +102,11 @@ class Assembler:
         self.outputs()
         if self.integers.derived:
             self.steps.insert(0, ("ints", "derived"))
+
+    def _expect(self) -> None:
+        for b in self.graph.inputs:
+            if isinstance(b, Buffer) and b.dtype is not None and (b.strides or not b.sizes):
+                self.steps.append(("expect", self.slot(b), b.dtype.torch, self.integers.all(b.sizes), self.integers.all(b.strides)))
 
     def with_addresses(self, address: Address) -> list[Any]:
         """The steps with functions by address."""

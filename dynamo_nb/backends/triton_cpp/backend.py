@@ -50,7 +50,8 @@ def compile_graph(
     """
     plain = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph)) if tiered or verify else gm
     try:
-        run, compiled = _generate(gm, codegen, provenance or Provenance(), boxed(plain.forward) if tiered else None, max_autotune)
+        aten = boxed(plain.forward) if tiered else None
+        run, compiled = _generate(gm, codegen, provenance or Provenance(), aten, max_autotune, unguarded=role == "backward")
     except Exception as err:
         if not isinstance(err, NotLowered):
             if raises_internal_errors():
@@ -75,14 +76,19 @@ def compile_graph(
 
 
 def _or_aten(run: Any, aten: Any) -> Any:
-    """A backward also gets what no guard has seen: batches of gradients (is_grads_batched=True), torch.func's wrappers, tangents. They go through ATen."""
+    """A backward also gets what no guard has seen, and ATen runs it then.
+
+    That is batches of gradients (is_grads_batched=True), torch.func's wrappers, tangents, and what hooks of saved tensors unpack otherwise.
+    """
 
     def backward(args: list[Any]) -> Any:
-        given = list(args)
+        given = list(args) if changes else args     # a program says so before it takes anything
         try:
             return run(args)
         except NotPlain:
             return aten(*given)
+
+    changes = not isinstance(run, Program)
 
     backward._boxed_call = True  # type: ignore[attr-defined]
     return backward
@@ -94,13 +100,13 @@ def _took_over(compiled: CompiledGraph) -> None:
 
 
 def _generate(
-    gm: torch.fx.GraphModule, codegen: str, provenance: Provenance, aten: Any = None, autotune: bool = False,
+    gm: torch.fx.GraphModule, codegen: str, provenance: Provenance, aten: Any = None, autotune: bool = False, unguarded: bool = False,
 ) -> tuple[Any, CompiledGraph]:
     clock = [time.perf_counter()]
     update_in_place(gm)
     lowering = GraphLowering(gm)
     lowered = lowering.run()
-    language, make = _writer(lowered, codegen, aten, autotune)
+    language, make = _writer(lowered, codegen, aten, autotune, unguarded)
     clock.append(time.perf_counter())
     schedule = Scheduler(lowered).run()
     kernels = _kernels(lowered, schedule)
@@ -113,22 +119,22 @@ def _generate(
     return program, CompiledGraph(list(kernels.values()), aten, schedule.decisions, source, seconds, "", nodes, hints_of(gm), language=language)
 
 
-def _writer(lowered: LoweredGraph, codegen: str, aten: Any, autotune: bool) -> tuple[str, Any]:
+def _writer(lowered: LoweredGraph, codegen: str, aten: Any, autotune: bool, unguarded: bool) -> tuple[str, Any]:
     """Which language: C++ for tensors on the CPU, Triton for those on a CUDA device or where it is asked for."""
     devices = {b.device.type for b in lowered.buffers.values()}
     if codegen == "triton" or devices == {"cuda"}:
-        return "Triton", functools.partial(_triton, autotune=autotune)
+        return "Triton", functools.partial(_triton, autotune=autotune, unguarded=unguarded)
     if devices <= {"cpu"}:
-        return "C++", functools.partial(_program, aten=aten)
+        return "C++", functools.partial(_program, aten=aten, unguarded=unguarded)
     raise NotLowered(f"tensors on {', '.join(sorted(devices))}")
 
 
-def _triton(lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel], autotune: bool) -> tuple[Any, str]:
+def _triton(lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel], autotune: bool, unguarded: bool) -> tuple[Any, str]:
     from .triton_index import CannotPrint
     from .triton_runner import TritonRunner
 
     try:
-        runner = TritonRunner(lowered, schedule, kernels, autotune)
+        runner = TritonRunner(lowered, schedule, kernels, autotune, unguarded)
     except CannotPrint as err:
         raise NotLowered(f"no Triton form: {err}") from None
     except ImportError:
@@ -144,10 +150,12 @@ def _kernels(lowered: LoweredGraph, schedule: Schedule) -> dict[int, Kernel]:
     return made
 
 
-def _program(lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel], aten: Any = None) -> tuple[Any, str]:
+def _program(
+    lowered: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel], aten: Any = None, unguarded: bool = False,
+) -> tuple[Any, str]:
     """aten: what runs meanwhile, where the C++ may be built in a thread."""
     unit = cpp_printer.print_unit([k for k in kernels.values() if k.phases])
-    assembler = Assembler(lowered, schedule, kernels, {name: (launch.count, launch.grain) for name, launch in unit.kernels.items()})
+    assembler = Assembler(lowered, schedule, kernels, {name: (launch.count, launch.grain) for name, launch in unit.kernels.items()}, unguarded)
     assembler.assemble()
     finish = functools.partial(_finished, lowered, assembler)
     if not unit.kernels and not assembler.integers.derived:

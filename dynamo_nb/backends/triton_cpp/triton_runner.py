@@ -13,6 +13,7 @@ import sympy
 import torch
 from torch.autograd import forward_ad
 
+from ...native import NotPlain
 from .assemble import shown_by
 from .graph import AtenCall, LoweredGraph, ViewOf
 from .ir import Buffer, Kernel
@@ -30,7 +31,10 @@ class TritonRunner:
 
     _boxed_call = True
 
-    def __init__(self, graph: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel], autotune: bool = False) -> None:
+    def __init__(
+        self, graph: LoweredGraph, schedule: Schedule, kernels: dict[int, Kernel], autotune: bool = False, unguarded: bool = False,
+    ) -> None:
+        """unguarded: calls may come with arguments of other layouts; they raise NotPlain."""
         self.graph, self.schedule, self.autotune = graph, schedule, autotune
         given = {e: i for i, e in reversed(list(enumerate(graph.inputs))) if isinstance(e, sympy.Symbol)}
         shown = {s: place for s, place in shown_by(graph.inputs).items() if s not in given}
@@ -38,6 +42,10 @@ class TritonRunner:
         self.places, self.measured = list(given.values()), list(shown.values())
         self.steps: list[Callable[[State, Sizes], None]] = []
         self.launchers: list[Launcher | AutotunedLauncher] = []
+        self.expected = [
+            (b.name, b.dtype.torch, self._numbers(b.sizes), self._numbers(b.strides))
+            for b in graph.inputs if unguarded and isinstance(b, Buffer) and b.dtype is not None and (b.strides or not b.sizes)
+        ]
         for i, step in enumerate(schedule.steps):
             self._add(step, kernels.get(i))
             done = [n for n, last in schedule.last_use.items() if last == i]
@@ -46,14 +54,15 @@ class TritonRunner:
         self.outputs = [(o.name, None) if isinstance(o, Buffer) else (None, self._number(o)) for o in graph.outputs]
 
     def __call__(self, args: list[Any]) -> list[Any]:
-        values = list(args)
+        if forward_ad._current_level >= 0 and any(isinstance(v, torch.Tensor) and forward_ad.unpack_dual(v).tangent is not None for v in args):
+            raise NotPlain("an argument carries a tangent of forward-mode differentiation, which kernels would drop")
+        state = {b.name: v for b, v in zip(self.graph.inputs, args, strict=False) if isinstance(b, Buffer)}
+        sizes = (*(args[i] for i in self.places), *(getattr(args[i], part)(dim) for i, part, dim in self.measured))
+        for name, dtype, shape, strides in self.expected:
+            if state[name].dtype is not dtype or [*state[name].shape] != shape(sizes) or not _laid_out_so(state[name], strides(sizes)):
+                raise NotPlain("an argument has another dtype, other sizes or strides than the graph was compiled for")
         args.clear()
-        if forward_ad._current_level >= 0 and any(isinstance(v, torch.Tensor) and forward_ad.unpack_dual(v).tangent is not None for v in values):
-            raise TypeError("an argument carries a tangent of forward-mode differentiation, which kernels would drop")
-        state = {b.name: v for b, v in zip(self.graph.inputs, values, strict=False) if isinstance(b, Buffer)}
         state.update((b.name, t) for b, t in self.graph.constants)
-        sizes = (*(values[i] for i in self.places), *(getattr(values[i], part)(dim) for i, part, dim in self.measured))
-        values.clear()
         for step in self.steps:
             step(state, sizes)
         return [state[name] if name is not None else number(sizes) for name, number in self.outputs]  # type: ignore[misc]
@@ -153,9 +162,13 @@ def _keep(outs: Any, result: Any, state: State) -> None:
         state[outs.name] = result
 
 
+def _laid_out_so(tensor: torch.Tensor, strides: list[int]) -> bool:
+    return all(a == b or n <= 1 for a, b, n in zip(tensor.stride(), strides, tensor.shape, strict=True))
+
+
 def _laid_out(tensor: torch.Tensor, dtype: torch.dtype | None, strides: list[int]) -> torch.Tensor:
     """Kernels have the example's dtype and strides compiled in: another result is copied."""
     dtype = dtype or tensor.dtype
-    if tensor.dtype is dtype and all(a == b or n <= 1 for a, b, n in zip(tensor.stride(), strides, tensor.shape, strict=True)):
+    if tensor.dtype is dtype and _laid_out_so(tensor, strides):
         return tensor
     return torch.empty_strided(tensor.shape, strides, dtype=dtype, device=tensor.device).copy_(tensor)

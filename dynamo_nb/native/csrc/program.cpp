@@ -75,6 +75,23 @@ static bool read_arguments(const Program &program, PyObject *const *args, Py_ssi
     return true;
 }
 
+static bool check_layouts(const Program &program, const Held *held, int64_t *ints)
+{
+    if (program.expected.empty()) return true;
+    if (program.derive) program.derive(ints);
+    for (const Expected &expected : program.expected) {
+        bool agrees = false;
+        try {
+            agrees = expected.agrees(tensor_in(held[expected.input].object), ints);
+        } catch (const std::exception &) {  // some tensors have no sizes to be asked for
+        }
+        if (agrees) continue;
+        PyErr_Format(NotPlain, "Program: argument %d has another dtype, other sizes or strides than the graph was compiled for", expected.input);
+        return false;
+    }
+    return true;
+}
+
 // Empties the argument list; the call then owns its tensors.
 static bool take_list(const Program &program, PyObject *list, Held *held)
 {
@@ -168,7 +185,7 @@ static PyObject *call(const Program &program, PyObject *const *args, Py_ssize_t 
 {
     c10::SmallVector<Held, 16> held(program.inputs.size());
     c10::SmallVector<int64_t, 32> ints(program.ints, 0);
-    if (!read_arguments(program, args, n, held.data(), ints.data())) return nullptr;
+    if (!read_arguments(program, args, n, held.data(), ints.data()) || !check_layouts(program, held.data(), ints.data())) return nullptr;
     c10::SmallVector<at::TensorBase, 32> slots(program.slots);
     Frame frame{program, slots.data(), ints.data(), held.data()};
     if (list && !take_list(program, list, held.data())) return nullptr;

@@ -94,7 +94,17 @@ struct Step {
 };
 using StepPtr = std::unique_ptr<Step>;
 
+// How an argument must be laid out for the kernels.
+struct Expected {
+    int input;
+    at::ScalarType dtype;
+    IntList sizes, strides;
+    bool agrees(const at::TensorBase &tensor, const int64_t *ints) const;
+};
+
 struct Program {
+    void (*derive)(int64_t *) = nullptr;  // integers from those that are arguments
+    std::vector<Expected> expected;
     std::vector<Input> inputs;
     std::vector<StepPtr> steps;
     std::vector<Output> outputs;
@@ -127,6 +137,7 @@ std::string type_name(PyObject *object);
 
 // Steps from their tuples (program_steps.cpp); the tuple's name has been looked at.
 StepPtr make_ints_step(Builder &builder, PyObject *form);
+StepPtr make_expect_step(Builder &builder, PyObject *form);
 StepPtr make_alloc_step(Builder &builder, PyObject *form);
 StepPtr make_kernel_step(Builder &builder, PyObject *form);
 StepPtr make_checked_step(Builder &builder, PyObject *form);

@@ -122,6 +122,13 @@ struct Graph {
     std::vector<char> cut;             // one per argument: no gradient flows to it
     Slice saved, symbols;              // of the forward's results
     std::vector<Tangent> tangents;
+
+    bool is_cut(PyObject *value, PyObject *const *args) const
+    {
+        for (size_t i = 0; i < cut.size(); i++)
+            if (cut[i] && args[i] == value) return true;
+        return false;
+    }
 };
 
 // ---- the node ----
@@ -129,10 +136,12 @@ struct CompiledGraphBackward : autograd::Node {
     std::shared_ptr<const Graph> graph;
     std::vector<autograd::SavedVariable> saved;
     std::vector<Reference> symbols;
-    bool released = false;
+    bool released = false, last_run = false;
 
     using Node::Node;
     std::string name() const override { return "CompiledGraphBackward"; }
+
+    void will_release_variables() override { last_run = true; }
 
     void release_variables() override
     {
@@ -149,6 +158,10 @@ struct CompiledGraphBackward : autograd::Node {
         autograd::variable_list values;
         values.reserve(saved.size());
         for (const autograd::SavedVariable &variable : saved) values.push_back(variable.unpack(getptr()));
+        if (last_run) {  // the backward then frees each of them once it's done with it
+            for (autograd::SavedVariable &variable : saved) variable.reset_data();
+            released = true;
+        }
         return values;
     }
 
@@ -156,8 +169,9 @@ struct CompiledGraphBackward : autograd::Node {
     {
         if (!grad.defined()) grad = input_metadata(wanted.result).zeros_like();
         if (grad.is_neg()) grad = grad.resolve_neg();
+        constexpr c10::DispatchKeySet batched({c10::DispatchKey::Batched, c10::DispatchKey::FuncTorchBatched});
         Local value(THPVariable_Wrap(grad));
-        if (!value || wanted.fits(grad)) return value.given();
+        if (!value || grad.key_set().has_any(batched) || wanted.fits(grad)) return value.given();
         return PyObject_CallFunctionObjArgs(graph->lay_out.get(), value.get(), wanted.layout.get(), nullptr);
     }
 
@@ -176,9 +190,11 @@ struct CompiledGraphBackward : autograd::Node {
         return list.given();
     }
 
-    PyObject *run(autograd::variable_list &&values, const autograd::variable_list &grads) const
+    PyObject *run(autograd::variable_list &&values, autograd::variable_list &&grads) const
     {
         Local list(arguments(std::move(values), grads));
+        values.clear();
+        grads.clear();
         Local made(PyObject_CallOneArg(at::GradMode::is_enabled() ? graph->last.get() : graph->backward.get(), list.get()));
         return made ? PySequence_Fast(made.get(), "a compiled backward must return a sequence") : nullptr;
     }
@@ -187,7 +203,7 @@ struct CompiledGraphBackward : autograd::Node {
     {
         autograd::variable_list values = unpacked();
         Gil gil;
-        Local results(run(std::move(values), grads));
+        Local results(run(std::move(values), std::move(grads)));
         need((bool)results);
         return gradients(results.get());
     }
@@ -208,6 +224,11 @@ struct CompiledGraphBackward : autograd::Node {
 };
 
 // ---- a call ----
+static bool shows_memory(const c10::TensorImpl *impl)
+{
+    return impl->has_storage() && !impl->is_python_dispatch() && impl->layout() == at::kStrided;
+}
+
 // In eager, tensors of the same memory count its changes together, so that a backward notices when what it saved has changed.
 // Operators below autograd give every view a count of its own.
 static void share_version(c10::TensorImpl *impl, PyObject *const *others, Py_ssize_t n)
@@ -215,7 +236,7 @@ static void share_version(c10::TensorImpl *impl, PyObject *const *others, Py_ssi
     for (Py_ssize_t i = 0; i < n; i++) {
         if (!is_tensor(others[i])) continue;
         c10::TensorImpl *other = tensor_in(others[i]).unsafeGetTensorImpl();
-        if (other == impl || other->is_inference() || !other->has_storage()) continue;
+        if (other == impl || other->is_inference() || !shows_memory(other)) continue;
         if (other->storage().unsafeGetStorageImpl() == impl->storage().unsafeGetStorageImpl()) return impl->set_version_counter(other->version_counter());
     }
 }
@@ -232,7 +253,7 @@ static void share_versions(PyObject *const *args, Py_ssize_t n, PyObject *result
         PyObject *result = PySequence_Fast_GET_ITEM(results, i);
         if (!is_tensor(result)) continue;
         c10::TensorImpl *impl = tensor_in(result).unsafeGetTensorImpl();
-        if (!impl->has_storage() || impl->storage().use_count() < 2 || !impl->unique_version() || impl->is_inference()) continue;
+        if (!shows_memory(impl) || impl->storage().use_count() < 2 || !impl->unique_version() || impl->is_inference()) continue;
         if (among(impl, args, n)) continue;
         share_version(impl, args, n);
         if (impl->unique_version()) share_version(impl, PySequence_Fast_ITEMS(results), count);
@@ -273,7 +294,7 @@ static at::Tensor plain(const at::TensorBase &tensor)
 }
 
 // The results of a call, with their history.
-static PyObject *recorded(const std::shared_ptr<const Graph> &graph, autograd::edge_list &&edges, PyObject *outs)
+static PyObject *recorded(const std::shared_ptr<const Graph> &graph, autograd::edge_list &&edges, PyObject *const *args, PyObject *outs)
 {
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(outs), returns = (Py_ssize_t)graph->differentiable.size();
     TORCH_CHECK(n >= returns, "a compiled forward returned ", n, " values, ", returns, " of which should be results");
@@ -302,7 +323,8 @@ static PyObject *recorded(const std::shared_ptr<const Graph> &graph, autograd::e
         TORCH_CHECK(is_tensor(values[i]), "a compiled forward saved something that isn't a tensor");
         at::Tensor tensor(tensor_in(values[i]));
         const bool result = tensor.grad_fn().get() == node.get();
-        node->saved.emplace_back(!result && tensor.is_view() ? tensor.detach() : tensor, result);
+        const bool apart = !result && (tensor.is_view() || graph->is_cut(values[i], args));  // its history isn't this graph's
+        node->saved.emplace_back(apart ? tensor.detach() : tensor, result);
     }
     for (Py_ssize_t i = symbols.start; i < symbols.stop; i++) node->symbols.emplace_back(values[i]);
     return results.given();
@@ -315,7 +337,7 @@ static PyObject *call(const std::shared_ptr<const Graph> &graph, PyObject *const
     try {
         share_versions(args, n, outs.get());
         autograd::edge_list edges;
-        if (edges_of(*graph, args, n, edges)) return recorded(graph, std::move(edges), outs.get());
+        if (edges_of(*graph, args, n, edges)) return recorded(graph, std::move(edges), args, outs.get());
         Local all(PySequence_Tuple(outs.get()));
         return all ? PyTuple_GetSlice(all.get(), 0, (Py_ssize_t)graph->differentiable.size()) : nullptr;
     } catch (...) {
@@ -446,13 +468,49 @@ static PyObject *share_versions_of(PyObject *, PyObject *args)
     Local given(PySequence_Fast(inputs, "share_versions: the arguments must be a sequence"));
     Local made(given ? PySequence_Fast(results, "share_versions: the results must be a sequence") : nullptr);
     if (!made) return nullptr;
-    share_versions(PySequence_Fast_ITEMS(given.get()), PySequence_Fast_GET_SIZE(given.get()), made.get());
+    try {
+        share_versions(PySequence_Fast_ITEMS(given.get()), PySequence_Fast_GET_SIZE(given.get()), made.get());
+    } catch (...) {
+        torch::translate_exception_to_python(std::current_exception());
+        return nullptr;
+    }
     Py_RETURN_NONE;
+}
+
+// Does an earlier one of the gradients, as another tensor, show the same memory?
+static bool shown_before(PyObject *const *gradients, Py_ssize_t i)
+{
+    if (!is_tensor(gradients[i])) return false;
+    c10::TensorImpl *impl = tensor_in(gradients[i]).unsafeGetTensorImpl();
+    if (!shows_memory(impl) || impl->storage().use_count() < 2) return false;
+    return std::any_of(gradients, gradients + i, [&](PyObject *object) {
+        c10::TensorImpl *other = is_tensor(object) ? tensor_in(object).unsafeGetTensorImpl() : nullptr;
+        return other && other != impl && shows_memory(other) && other->storage().unsafeGetStorageImpl() == impl->storage().unsafeGetStorageImpl();
+    });
+}
+
+static PyObject *own_memory(PyObject *, PyObject *results)
+{
+    Local items(PySequence_List(results));
+    if (!items) return nullptr;
+    try {
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); i++) {
+            if (!shown_before(PySequence_Fast_ITEMS(items.get()), i)) continue;
+            PyObject *copy = THPVariable_Wrap(at::Tensor(tensor_in(PyList_GET_ITEM(items.get(), i))).clone());
+            if (!copy) return nullptr;
+            PyList_SetItem(items.get(), i, copy);
+        }
+    } catch (...) {
+        torch::translate_exception_to_python(std::current_exception());
+        return nullptr;
+    }
+    return items.given();
 }
 
 static PyMethodDef functions[] = {
     {"share_versions", share_versions_of, METH_VARARGS,
      "share_versions(args, results): results that show the memory of others, or of arguments, count its changes together with them."},
+    {"own_memory", own_memory, METH_O, "own_memory(gradients): a list of them in which none shows another's memory: autograd keeps them as they are."},
     {nullptr}};
 
 extern "C" int dnb_autograd_init(PyObject *module)

@@ -129,7 +129,8 @@ static StepPtr parse_step(Builder &builder, PyObject *form)
         Py_ssize_t size;  // of the tuple; 0: any
         StepPtr (*make)(Builder &, PyObject *);
     } kinds[] = {{"ints", 2, make_ints_step}, {"alloc", 6, make_alloc_step}, {"kernel", 6, make_kernel_step}, {"checked", 7, make_checked_step},
-                 {"aten", 5, make_aten_step}, {"view", 6, make_view_step}, {"same", 3, make_same_step}, {"layout", 5, make_layout_step},   {"free", 0, make_free_step}};
+                 {"aten", 5, make_aten_step}, {"view", 6, make_view_step}, {"same", 3, make_same_step}, {"layout", 5, make_layout_step},
+                 {"free", 0, make_free_step}, {"expect", 5, make_expect_step}};
     if (!PyTuple_Check(form) || !PyTuple_GET_SIZE(form) || !PyUnicode_Check(PyTuple_GET_ITEM(form, 0)))
         bad_type("a step must be a tuple that begins with its name");
     for (const auto &kind : kinds) {
@@ -154,7 +155,7 @@ static void parse_steps(Builder &builder, PyObject *steps)
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(steps); i++) {
         PyObject *form = PySequence_Fast_GET_ITEM(steps, i);
         try {
-            builder.program.steps.push_back(parse_step(builder, form));
+            if (StepPtr step = parse_step(builder, form)) builder.program.steps.push_back(std::move(step));
         } catch (BadProgram &problem) {
             if (problem.type) problem.text = "step " + std::to_string(i) + " (" + step_name(form) + "): " + problem.text;
             throw;

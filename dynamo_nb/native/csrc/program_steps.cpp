@@ -15,11 +15,36 @@ struct IntsStep : Step {
     void run(Frame &frame) const override { function(frame.ints); }
 };
 
-StepPtr make_ints_step(Builder &, PyObject *form)
+StepPtr make_ints_step(Builder &builder, PyObject *form)
 {
     auto step = std::make_unique<IntsStep>();
     step->function = reinterpret_cast<void (*)(int64_t *)>(address_of(item(form, 1)));
+    if (builder.program.steps.empty()) builder.program.derive = step->function;
     return step;
+}
+
+// ("expect", slot, dtype, sizes, strides): no step, what a call is refused without.
+StepPtr make_expect_step(Builder &builder, PyObject *form)
+{
+    const int slot = builder.slot_number(item(form, 1));
+    if (builder.input_of[slot] < 0) bad_value("slot " + std::to_string(slot) + " isn't an argument's");
+    if (!THPDtype_Check(item(form, 2))) bad_type("expected a torch.dtype, got " + type_name(item(form, 2)));
+    Expected expected{builder.input_of[slot], reinterpret_cast<THPDtype *>(item(form, 2))->scalar_type, builder.int_list(item(form, 3)),
+                      builder.int_list(item(form, 4))};
+    if (expected.sizes.exprs.size() != expected.strides.exprs.size()) bad_value("as many strides as sizes are needed");
+    builder.program.expected.push_back(std::move(expected));
+    return nullptr;
+}
+
+bool Expected::agrees(const at::TensorBase &tensor, const int64_t *ints) const
+{
+    Ints size_room, stride_room;
+    if (tensor.layout() != at::kStrided || tensor.scalar_type() != dtype) return false;
+    c10::IntArrayRef size = sizes.at(ints, size_room), stride = strides.at(ints, stride_room);
+    if (tensor.sizes() != size) return false;
+    for (size_t d = 0; d < size.size(); d++)
+        if (size[d] > 1 && tensor.stride((int64_t)d) != stride[d]) return tensor.numel() == 0;
+    return true;
 }
 
 // ("alloc", slot, dtype, device, sizes, strides), on the CPU
