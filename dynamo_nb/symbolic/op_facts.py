@@ -111,21 +111,15 @@ def depends_on_values(target: Any, args: Any) -> bool:
     return True
 
 
-SUBTRACTIONS = frozenset("sub rsub subtract neg negative isub sub_ __sub__ __rsub__ __isub__ __neg__ neg_ subtract_".split())
-
-
-def refuses_bool(target: Any, args: Any) -> bool:
-    """Subtraction of truth values raises in eager, which fake tensors do not show."""
-    if name(target).split(".")[0] not in SUBTRACTIONS:
-        return False
-    return any(isinstance(a, (bool, torch.SymBool)) or (isinstance(a, torch.Tensor) and a.dtype is torch.bool) for a in args)
+def given_results(kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    yield from _tensors(kwargs.get("out"))
 
 
 def mutated_operands(facts: Facts, args: Any, kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
     for place in facts.mutates:
         if isinstance(place, int) and place < len(args):
             yield from _tensors(args[place])
-    yield from _tensors(kwargs.get("out"))
+    yield from given_results(kwargs)
     if kwargs.get("inplace") is True and args:
         yield from _tensors(args[0])
 

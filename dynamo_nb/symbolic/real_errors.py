@@ -1,10 +1,14 @@
-"""Which exception eager would raise: an operation that failed on fake tensors is run on small real ones.
+"""What fake tensors can't say of errors: an operation is run on small real tensors.
 
-Only the type of the error is trusted; its text comes from eager itself when it matters.
+`eager_error_type`: which exception eager would raise where fake tensors raise one; its text comes from eager itself when it matters.
+`refusal`: does eager refuse what fake tensors accept, as it does for dtypes that an operator has no kernel for? Asked once for
+operands of the same metadata.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -59,3 +63,124 @@ def _number(value: Any) -> Any:
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return value.node.hint
     return value
+
+
+# ---- operands that eager refuses ----
+SURE = (torch.float32, torch.float64)        # dtypes that every operator of numbers takes
+ASKED = frozenset(f"torch{part}" for part in ("", "._tensor", ".functional", ".nn.functional", "._C._nn", "._C._special", "._C._linalg", "._C._fft")) | {"_operator"}
+SMALL = 1 << 14
+CAP = 4
+PLAIN = (int, float, complex, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, type(...))
+
+
+class Unasked(Exception):
+    """These operands can't be made small and real."""
+
+
+def refusal(op: str, target: Any, args: Any, kwargs: dict[str, Any]) -> str | None:
+    """Why eager raises on any operands of this metadata on the CPU; None where it doesn't or nobody can tell."""
+    if op == "call_function" and not isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) and getattr(target, "__module__", "") not in ASKED:
+        return None
+    sure = all(t.dtype in SURE for t in _tensors((args, kwargs))) and not any(isinstance(a, (bool, torch.SymBool)) for a in args)
+    if sure or op not in ("call_function", "call_method"):
+        return None
+    try:
+        operands = _described((args, kwargs))
+    except Unasked:
+        return None
+    try:
+        return _asked(op, target, operands, torch.are_deterministic_algorithms_enabled(), torch.is_autocast_enabled("cpu"))
+    except TypeError:       # a target that isn't hashable
+        return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _asked(op: str, target: Any, operands: Any, deterministic: bool, autocast: bool) -> str | None:
+    run = target if op == "call_function" else lambda *a, **k: getattr(a[0], target)(*a[1:], **k)
+    small = not any(d[0] == "t" and _numel(d[2]) > SMALL for d in _leaves(operands))
+    errors = []
+    for fill in (torch.zeros, torch.ones):      # what depends on values seldom fails on both
+        try:
+            args, kwargs = _made(operands, functools.partial(fill, device="cpu"), small)
+        except Exception:       # not every dtype can be filled
+            return None
+        try:
+            with torch.no_grad():
+                run(*args, **kwargs)
+            return None
+        except torch._C._LinAlgError:
+            return None
+        except Exception as err:
+            if isinstance(err, NotImplementedError) and "not implemented for" in str(err):
+                return str(err)
+            if not small:
+                return None
+            errors.append(err)
+    return str(errors[0]).split("\n")[0] if type(errors[0]) is type(errors[1]) else None
+
+
+def _described(value: Any) -> Any:
+    """The operands' metadata, hashable."""
+    if isinstance(value, torch.Tensor):
+        if value.layout is not torch.strided or value.device.type != "cpu" or value.is_conj() or value.is_neg() or value.is_quantized:
+            raise Unasked
+        return ("t", value.dtype, tuple(_known(s) for s in value.size()), tuple(_known(s) for s in value.stride()))
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return ("v", type(_known(value)), _known(value))
+    if isinstance(value, slice):
+        return ("slice", *(_described(v) for v in (value.start, value.stop, value.step)))
+    if isinstance(value, (list, tuple)):
+        return ("list" if isinstance(value, list) else "tuple", *(_described(v) for v in value))
+    if isinstance(value, dict):
+        return ("dict", *((k, _described(v)) for k, v in value.items()))
+    if isinstance(value, PLAIN):
+        return ("v", type(value), value)
+    raise Unasked
+
+
+def _known(value: Any) -> Any:
+    known = _number(value)
+    if known is None:
+        raise Unasked
+    return known
+
+
+def _leaves(described: Any) -> Iterator[Any]:
+    kind = described[0]
+    if kind in ("t", "v"):
+        yield described
+    else:
+        for part in described[1:]:
+            yield from _leaves(part[1] if kind == "dict" else part)
+
+
+def _made(described: Any, fill: Any, exact: bool) -> Any:
+    kind, *rest = described
+    if kind == "v":
+        return rest[1]
+    if kind == "t":
+        dtype, size, stride = rest
+        if not exact:
+            return fill([min(n, CAP) for n in size], dtype=dtype)
+        extent = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if _numel(size) else 0
+        return fill(extent, dtype=dtype).as_strided(size, stride) if extent <= LIMIT else fill(size, dtype=dtype)
+    if kind == "slice":
+        return slice(*(_made(v, fill, exact) for v in rest))
+    if kind == "dict":
+        return {k: _made(v, fill, exact) for k, v in rest}
+    parts = [_made(v, fill, exact) for v in rest]
+    return parts if kind == "list" else tuple(parts)
+
+
+def _numel(size: tuple[int, ...]) -> int:
+    return functools.reduce(lambda a, b: a * b, size, 1)
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        yield from _tensors(list(value.values()))

@@ -23,6 +23,7 @@ from . import op_facts
 from .effects import SideEffects
 from .global_state import GlobalState
 from .lifetimes import Owned
+from .real_errors import refusal
 from .variables.base import LazyVariableTracker, VariableTracker
 
 if TYPE_CHECKING:
@@ -201,10 +202,16 @@ class Recorder:
         fx_args, fake_args = self._lower(tx, list(args))
         fx_kwargs, fake_kwargs = self._lower(tx, dict(kwargs))
         facts = op_facts.facts(op, target)
-        may_raise = (facts.may_raise and op_facts.depends_on_values(target, fake_args)) or op_facts.refuses_bool(target, fake_args)
+        may_raise = facts.may_raise and op_facts.depends_on_values(target, fake_args)
         if may_raise and self.mutated_inputs:
             raise StepUnsupported(MutationBeforeFailure(f"{op_facts.name(target)} after an in-place change"))
+        why = None if facts.random or facts.effect or run is not None else refusal(op, target, fake_args, fake_kwargs)
+        outs = [(t, t.size()) for t in op_facts.given_results(fake_kwargs)]
         fake = self.run_fake(tx, op, target, fake_args, fake_kwargs, run)
+        if why is not None:
+            raise StepUnsupported(UnsupportedOperation(f"{op_facts.name(target)}: eager refuses it: {why}"))
+        if any(size.numel() and t.size() != size for t, size in outs):      # AOTAutograd would broadcast into it
+            raise StepUnsupported(UnsupportedOperation(f"{op_facts.name(target)} gives its out= another size"))
         node = self.create_node(tx, op, target, tuple(fx_args), fx_kwargs)
         self.may_raise |= may_raise
         self.consumes_rng |= facts.random
