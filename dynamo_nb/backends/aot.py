@@ -160,6 +160,7 @@ def aot_compile(
         return AsCaptured(gm, "it writes an argument that shares memory with another", expected=True)
     if torch.is_grad_enabled() and several_histories(gm):
         return AsCaptured(gm, "tensors of different gradients share a result's memory", expected=True)
+    _keep_assertions(gm)
     fake_mode, made = _fake_mode(fake_inputs), Made()
     options: dict[str, Any] = {"decompositions": decompositions} if decompositions is not None else {}
     if partition_fn is not None:
@@ -190,6 +191,15 @@ def aot_compile(
     run = shortened(compiled, made, meta, len(example_inputs)) if fake_mode is not None else compiled
     cut, shown = cut_views(gm), shown_views(gm)
     return WithViews(run, cut, shown) if cut or shown else run
+
+
+def _keep_assertions(gm: torch.fx.GraphModule) -> None:
+    """AOTAutograd drops an assertion unless it has a text."""
+    bare = [n for n in gm.graph.find_nodes(op="call_function", target=torch._assert_async) if len(n.args) == 1]
+    for node in bare:
+        node.args = (*node.args, "Expected Tensor with single nonzero value, but got zero")
+    if bare:
+        gm.recompile()
 
 
 def _from_partition(err: Exception) -> bool:
@@ -231,6 +241,8 @@ def decompositions() -> dict[Any, Any]:
     table.pop(aten._scaled_dot_product_flash_attention_for_cpu.default, None)     # its logsumexp is a placeholder
     for op in (aten.select_scatter.default, aten.baddbmm.default):
         table.pop(op, None)     # its result isn't laid out as eager's
+    for op in (aten.binary_cross_entropy.default, aten.bernoulli.default):
+        table.pop(op, None)     # eager looks at the values and refuses some
     for op in (aten._native_batch_norm_legit.default, aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_functional.default,
                aten._native_batch_norm_legit_no_training.default):
         table[op] = functools.partial(_dense_batch_norm, op)

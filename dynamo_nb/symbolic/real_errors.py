@@ -1,12 +1,13 @@
 """What fake tensors can't say of errors: an operation is run on small real tensors.
 
 `eager_error_type`: which exception eager would raise where fake tensors raise one; its text comes from eager itself when it matters.
-`refusal`: does eager refuse what fake tensors accept, as it does for dtypes that an operator has no kernel for? Asked once for
-operands of the same metadata.
+`eager_says`: does eager refuse what fake tensors accept, as it does for dtypes that an operator has no kernel for, and of which dtypes are
+its results? Asked once for operands of the same metadata.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -77,25 +78,48 @@ class Unasked(Exception):
     """These operands can't be made small and real."""
 
 
-def refusal(op: str, target: Any, args: Any, kwargs: dict[str, Any]) -> str | None:
-    """Why eager raises on any operands of this metadata on the CPU; None where it doesn't or nobody can tell."""
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """refusal: why eager raises on any operands of this metadata on the CPU, '' where it doesn't or nobody can tell; dtypes: None if unknown."""
+
+    refusal: str = ""
+    dtypes: tuple[torch.dtype, ...] | None = None
+
+    def differs(self, fake: Any) -> str:
+        """What is wrong with the result that fake tensors give."""
+        if self.refusal:
+            return f"eager refuses it: {self.refusal}"
+        given = tuple(t.dtype for t in _tensors(fake))
+        return f"its results are {self.dtypes}, which fake tensors take for {given}" if self.dtypes not in (None, given) else ""
+
+
+NO_ANSWER = Answer()
+
+
+def eager_says(op: str, target: Any, args: Any, kwargs: dict[str, Any]) -> Answer:
+    """Asked only where fake tensors may be wrong: not of operands in float32 and float64, which every operator of numbers takes."""
     if op == "call_function" and not isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) and getattr(target, "__module__", "") not in ASKED:
-        return None
+        return NO_ANSWER
     sure = all(t.dtype in SURE for t in _tensors((args, kwargs))) and not any(isinstance(a, (bool, torch.SymBool)) for a in args)
     if sure or op not in ("call_function", "call_method"):
-        return None
+        return NO_ANSWER
     try:
         operands = _described((args, kwargs))
     except Unasked:
-        return None
+        return NO_ANSWER
     try:
-        return _asked(op, target, operands, torch.are_deterministic_algorithms_enabled(), torch.is_autocast_enabled("cpu"))
+        return _asked(op, target, operands, _modes())
     except TypeError:       # a target that isn't hashable
-        return None
+        return NO_ANSWER
+
+
+def _modes() -> tuple[Any, ...]:
+    autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+    return torch.are_deterministic_algorithms_enabled(), autocast, torch.get_default_dtype()
 
 
 @functools.lru_cache(maxsize=4096)
-def _asked(op: str, target: Any, operands: Any, deterministic: bool, autocast: bool) -> str | None:
+def _asked(op: str, target: Any, operands: Any, modes: Any) -> Answer:
     run = target if op == "call_function" else lambda *a, **k: getattr(a[0], target)(*a[1:], **k)
     small = not any(d[0] == "t" and _numel(d[2]) > SMALL for d in _leaves(operands))
     errors = []
@@ -103,20 +127,19 @@ def _asked(op: str, target: Any, operands: Any, deterministic: bool, autocast: b
         try:
             args, kwargs = _made(operands, functools.partial(fill, device="cpu"), small)
         except Exception:       # not every dtype can be filled
-            return None
+            return NO_ANSWER
         try:
             with torch.no_grad():
-                run(*args, **kwargs)
-            return None
+                return Answer(dtypes=tuple(t.dtype for t in _tensors(run(*args, **kwargs))))
         except torch._C._LinAlgError:
-            return None
+            return NO_ANSWER
         except Exception as err:
             if isinstance(err, NotImplementedError) and "not implemented for" in str(err):
-                return str(err)
+                return Answer(str(err))
             if not small:
-                return None
+                return NO_ANSWER
             errors.append(err)
-    return str(errors[0]).split("\n")[0] if type(errors[0]) is type(errors[1]) else None
+    return Answer(str(errors[0]).split("\n")[0]) if type(errors[0]) is type(errors[1]) else NO_ANSWER
 
 
 def _described(value: Any) -> Any:

@@ -23,7 +23,7 @@ from . import op_facts
 from .effects import SideEffects
 from .global_state import GlobalState
 from .lifetimes import Owned
-from .real_errors import refusal
+from .real_errors import NO_ANSWER, eager_says
 from .variables.base import LazyVariableTracker, VariableTracker
 
 if TYPE_CHECKING:
@@ -205,11 +205,11 @@ class Recorder:
         may_raise = facts.may_raise and op_facts.depends_on_values(target, fake_args)
         if may_raise and self.mutated_inputs:
             raise StepUnsupported(MutationBeforeFailure(f"{op_facts.name(target)} after an in-place change"))
-        why = None if facts.random or facts.effect or run is not None else refusal(op, target, fake_args, fake_kwargs)
+        eager = NO_ANSWER if facts.random or facts.effect or run is not None else eager_says(op, target, fake_args, fake_kwargs)
         outs = [(t, t.size()) for t in op_facts.given_results(fake_kwargs)]
         fake = self.run_fake(tx, op, target, fake_args, fake_kwargs, run)
-        if why is not None:
-            raise StepUnsupported(UnsupportedOperation(f"{op_facts.name(target)}: eager refuses it: {why}"))
+        if why := eager.differs(fake):
+            raise StepUnsupported(UnsupportedOperation(f"{op_facts.name(target)}: {why}"))
         if any(size.numel() and t.size() != size for t, size in outs):      # AOTAutograd would broadcast into it
             raise StepUnsupported(UnsupportedOperation(f"{op_facts.name(target)} gives its out= another size"))
         node = self.create_node(tx, op, target, tuple(fx_args), fx_kwargs)
