@@ -169,7 +169,7 @@ def test_the_callers_tracing_context_stands():
 
 # -- errors --------------------------------------------------------------------------------------------
 def test_an_internal_error_leaves_the_graph_to_aten(monkeypatch, caplog):
-    def broken(*args):
+    def broken(*args, **kwargs):
         raise ZeroDivisionError("broken")
 
     monkeypatch.setattr(backend, "_generate", broken)
