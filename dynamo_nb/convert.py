@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from . import native
-from .backends.lean import Direct, Trained
+from .backends.lean import Direct
 from .core import events, trace_rules
 from .core.collector import full_collections_postponed
 from .core.exc import (
@@ -426,7 +426,7 @@ def _call_backend(frame: ConvertFrame, recorder: Any, name: str, record: Compile
         raise BackendCompilerFailed(options.name, TypeError(f"a backend must return a callable, not {type(compiled).__name__}"))
     text, parts = getattr(compiled, "generated_code", "") or "", getattr(compiled, "generated_graphs", ())
     record.graphs.append(dataclasses.replace(graph_record, seconds=state.times["backend"][-1], generated=text, parts=parts))
-    return compiled.entry if isinstance(compiled, (Direct, Trained)) else compiled
+    return compiled.entry if isinstance(compiled, Direct) else compiled
 
 
 def _graph_failed(err: BaseException, seen: Any) -> None:

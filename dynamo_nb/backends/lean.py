@@ -30,25 +30,12 @@ class Made:
 
 
 class Direct:
-    """A compiled graph without gradients. `entry` is what callers that need no attributes may call."""
+    """A compiled graph that is called by itself. `entry` is what callers that need no attributes may call."""
 
     generated_graphs: Any = ()
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.entry = getattr(run, "call", None) or self.__call__
-
-    def __call__(self, *args: Any) -> Any:
-        return self.run(list(args))
-
-
-class Trained:
-    """A compiled graph with gradients: a native node of autograd's graph. `entry` is what callers that need no attributes may call."""
-
-    generated_graphs: Any = ()
-
-    def __init__(self, graph: TrainedGraph) -> None:
-        self.entry = graph
+    def __init__(self, entry: Run) -> None:
+        self.entry = entry
 
     def __call__(self, *args: Any) -> Any:
         return self.entry(*args)
@@ -62,10 +49,15 @@ def shortened(full: Run, made: Made, meta: Any, inputs: int) -> Run:
     if meta is None or not _nothing_to_do(meta, inputs):
         return full
     if made.inference is not None:
-        return Direct(_undifferentiated(made.inference, meta))
+        return Direct(_one_by_one(_undifferentiated(made.inference, meta)))
     if made.forward is not None and made.backward is not None and torch.is_grad_enabled():
-        return Trained(_trained(full, made.forward, made.backward, made.gradients, meta))
+        return Direct(_trained(full, made.forward, made.backward, made.gradients, meta))
     return full
+
+
+def _one_by_one(run: Run) -> Run:
+    """Takes a boxed callable's arguments one by one."""
+    return getattr(run, "call", None) or (lambda *args: run(list(args)))
 
 
 def _undifferentiated(run: Run, meta: Any) -> Run:

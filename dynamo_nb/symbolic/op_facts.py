@@ -105,28 +105,31 @@ def depends_on_values(target: Any, args: Any) -> bool:
     """Of an operation that may raise on values: can it with these operands? Indexing needs a tensor index, division integers."""
     short = name(target).split(".")[0]
     if short in INDEXING:
-        return len(args) < 2 or any(True for _ in _tensors(args[1] if isinstance(args[1], (tuple, list)) else [args[1]]))
+        return len(args) < 2 or any(True for _ in tensors(args[1] if isinstance(args[1], (tuple, list)) else [args[1]]))
     if short in INTEGER_DIVISION:
         return not any(isinstance(a, float) or (isinstance(a, torch.Tensor) and a.dtype.is_floating_point) for a in args)
     return True
 
 
 def given_results(kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-    yield from _tensors(kwargs.get("out"))
+    yield from tensors(kwargs.get("out"))
 
 
 def mutated_operands(facts: Facts, args: Any, kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
     for place in facts.mutates:
         if isinstance(place, int) and place < len(args):
-            yield from _tensors(args[place])
+            yield from tensors(args[place])
     yield from given_results(kwargs)
     if kwargs.get("inplace") is True and args:
-        yield from _tensors(args[0])
+        yield from tensors(args[0])
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Those in nested lists, tuples and dicts."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors(item)
+    elif isinstance(value, dict):
+        yield from tensors(list(value.values()))

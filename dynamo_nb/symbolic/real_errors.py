@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from .op_facts import tensors
+
 LIMIT = 1 << 20
 
 
@@ -89,7 +91,7 @@ class Answer:
         """What is wrong with the result that fake tensors give."""
         if self.refusal:
             return f"eager refuses it: {self.refusal}"
-        given = tuple(t.dtype for t in _tensors(fake))
+        given = tuple(t.dtype for t in tensors(fake))
         return f"its results are {self.dtypes}, which fake tensors take for {given}" if self.dtypes not in (None, given) else ""
 
 
@@ -100,7 +102,7 @@ def eager_says(op: str, target: Any, args: Any, kwargs: dict[str, Any]) -> Answe
     """Asked only where fake tensors may be wrong: not of operands in float32 and float64, which every operator of numbers takes."""
     if op == "call_function" and not isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) and getattr(target, "__module__", "") not in ASKED:
         return NO_ANSWER
-    sure = all(t.dtype in SURE for t in _tensors((args, kwargs))) and not any(isinstance(a, (bool, torch.SymBool)) for a in args)
+    sure = all(t.dtype in SURE for t in tensors((args, kwargs))) and not any(isinstance(a, (bool, torch.SymBool)) for a in args)
     if sure or op not in ("call_function", "call_method"):
         return NO_ANSWER
     try:
@@ -130,7 +132,7 @@ def _asked(op: str, target: Any, operands: Any, modes: Any) -> Answer:
             return NO_ANSWER
         try:
             with torch.no_grad():
-                return Answer(dtypes=tuple(t.dtype for t in _tensors(run(*args, **kwargs))))
+                return Answer(dtypes=tuple(t.dtype for t in tensors(run(*args, **kwargs))))
         except torch._C._LinAlgError:
             return NO_ANSWER
         except Exception as err:
@@ -197,13 +199,3 @@ def _made(described: Any, fill: Any, exact: bool) -> Any:
 
 def _numel(size: tuple[int, ...]) -> int:
     return functools.reduce(lambda a, b: a * b, size, 1)
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
