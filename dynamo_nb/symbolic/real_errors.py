@@ -98,8 +98,11 @@ class Answer:
 NO_ANSWER = Answer()
 
 
-def eager_says(op: str, target: Any, args: Any, kwargs: dict[str, Any]) -> Answer:
-    """Asked only where fake tensors may be wrong: not of operands in float32 and float64, which every operator of numbers takes."""
+def eager_says(op: str, target: Any, args: Any, kwargs: dict[str, Any], by_values: bool) -> Answer:
+    """Asked only where fake tensors may be wrong: not of operands in float32 and float64, which every operator of numbers takes.
+
+    by_values: it raises on some values, so that only a missing kernel is a refusal.
+    """
     if op == "call_function" and not isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) and getattr(target, "__module__", "") not in ASKED:
         return NO_ANSWER
     sure = all(t.dtype in SURE for t in tensors((args, kwargs))) and not any(isinstance(a, (bool, torch.SymBool)) for a in args)
@@ -110,7 +113,7 @@ def eager_says(op: str, target: Any, args: Any, kwargs: dict[str, Any]) -> Answe
     except Unasked:
         return NO_ANSWER
     try:
-        return _asked(op, target, operands, _modes())
+        return _asked(op, target, operands, by_values, _modes())
     except TypeError:       # a target that isn't hashable
         return NO_ANSWER
 
@@ -121,7 +124,7 @@ def _modes() -> tuple[Any, ...]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _asked(op: str, target: Any, operands: Any, modes: Any) -> Answer:
+def _asked(op: str, target: Any, operands: Any, by_values: bool, modes: Any) -> Answer:
     run = target if op == "call_function" else lambda *a, **k: getattr(a[0], target)(*a[1:], **k)
     small = not any(d[0] == "t" and _numel(d[2]) > SMALL for d in _leaves(operands))
     errors = []
@@ -138,7 +141,7 @@ def _asked(op: str, target: Any, operands: Any, modes: Any) -> Answer:
         except Exception as err:
             if isinstance(err, NotImplementedError) and "not implemented for" in str(err):
                 return Answer(str(err))
-            if not small:
+            if by_values or not small:
                 return NO_ANSWER
             errors.append(err)
     return Answer(str(errors[0]).split("\n")[0]) if type(errors[0]) is type(errors[1]) else NO_ANSWER

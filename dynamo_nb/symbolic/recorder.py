@@ -205,7 +205,7 @@ class Recorder:
         may_raise = facts.may_raise and op_facts.depends_on_values(target, fake_args)
         if may_raise and self.mutated_inputs:
             raise StepUnsupported(MutationBeforeFailure(f"{op_facts.name(target)} after an in-place change"))
-        eager = NO_ANSWER if facts.random or facts.effect or run is not None else eager_says(op, target, fake_args, fake_kwargs)
+        eager = NO_ANSWER if facts.random or facts.effect or run is not None else eager_says(op, target, fake_args, fake_kwargs, facts.may_raise)
         outs = [(t, t.size()) for t in op_facts.given_results(fake_kwargs)]
         fake = self.run_fake(tx, op, target, fake_args, fake_kwargs, run)
         if why := eager.differs(fake):

@@ -83,3 +83,13 @@ def test_what_eager_takes_is_captured() -> None:
     i, z, m = torch.tensor([0, 3, 1]), torch.eye(3, dtype=torch.complex64) * 2, torch.tensor([True, False, True])
     compiled = dynamo_nb.compile(fn, fullgraph=True)
     torch.testing.assert_close(compiled(i, z, m), fn(i, z, m))
+
+
+def test_positions_and_counts_that_depend_on_values_are_captured() -> None:
+    def fn(x, mask, values, counts):
+        x = x.clone()
+        x.index_put_((mask, torch.tensor([0, 1])), values)
+        return x, torch.repeat_interleave(torch.arange(3), counts, output_size=4), torch.where(mask, 1, 2)
+
+    args = torch.zeros(4, 3, dtype=torch.int64), torch.tensor([True, False, True, False]), torch.tensor([5, 6]), torch.tensor([1, 2, 1])
+    torch.testing.assert_close(dynamo_nb.compile(fn, fullgraph=True)(*args), fn(*args))
