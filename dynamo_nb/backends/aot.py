@@ -60,19 +60,22 @@ def _logged(name: str, compiler: Compiler, made: Made, at_once: bool = False) ->
             made.failure = err
             raise
         out = out if getattr(out, "_boxed_call", False) else boxed(out)
-        setattr(made, name.lower(), out)
-        return _with_shared_versions(out, _new_results()) if name == "Forward" else out
+        if name == "Inference":
+            made.inference = out
+        elif name == "Forward":
+            made.forward, out = out, _with_shared_versions(out, _new_results())
+        return out
 
     def compile_backward(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         made.gradients = tuple(v is not None for v in next(reversed(gm.graph.nodes)).args[0])  # type: ignore[union-attr]
-        made.backward = Deferred(functools.partial(compile_graph, gm, inputs))
+        made.backward = deferred = Deferred(functools.partial(compile_graph, gm, inputs))
         if at_once:
-            made.backward.compile()
+            deferred.compile()
         elif any(isinstance(value, torch.SymInt) for value in inputs):
             with contextlib.suppress(Exception):    # it may add guards; what it raises, the first backward raises again
-                made.backward.compile()
+                deferred.compile()
             made.failure = None
-        return made.backward
+        return deferred
 
     return compile_backward if name == "Backward" else compile_graph
 
@@ -182,7 +185,8 @@ def aot_compile(
             ours = _from_partition(err)
             if made.failure is not None or fake_mode is None or (ours and raises_internal_errors()):
                 raise
-            return AsCaptured(gm, f"{'of an internal error (please report it)' if ours else 'AOTAutograd cannot trace it'}: {type(err).__name__}: {err}")
+            why = "of an internal error (please report it)" if ours else "AOTAutograd can't trace it"
+            return AsCaptured(gm, f"{why}: {type(err).__name__}: {err}")
         meta = context.fw_metadata if (context := TracingContext.try_get()) is not None else None
     if meta is not None and len(meta.input_info) != len(example_inputs) and fake_mode is not None:
         return AsCaptured(gm, "AOTAutograd takes arguments that share memory for one", expected=True)
@@ -195,9 +199,11 @@ def aot_compile(
 
 def _keep_assertions(gm: torch.fx.GraphModule) -> None:
     """AOTAutograd drops an assertion unless it has a text."""
-    bare = [n for n in gm.graph.find_nodes(op="call_function", target=torch._assert_async) if len(n.args) == 1]
+    packet = torch.ops.aten._assert_async
+    with_text = {torch._assert_async: torch._assert_async, packet: packet, packet.default: packet.msg}
+    bare = [n for n in gm.graph.nodes if n.op == "call_function" and n.target in with_text and len(n.args) == 1]
     for node in bare:
-        node.args = (*node.args, "Expected Tensor with single nonzero value, but got zero")
+        node.target, node.args = with_text[node.target], (*node.args, "Expected Tensor with single nonzero value, but got zero")
     if bare:
         gm.recompile()
 

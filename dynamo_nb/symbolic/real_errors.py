@@ -70,7 +70,7 @@ def _number(value: Any) -> Any:
 
 # ---- operands that eager refuses ----
 SURE = (torch.float32, torch.float64)        # dtypes that every operator of numbers takes
-ASKED = frozenset(f"torch{part}" for part in ("", "._tensor", ".functional", ".nn.functional", "._C._nn", "._C._special", "._C._linalg", "._C._fft")) | {"_operator"}
+ASKED = frozenset(f"torch{part}" for part in ("", "._tensor", ".functional", ".nn.functional", "._C._nn", "._C._special", "._C._linalg", "._C._fft", "._ops.aten")) | {"_operator"}
 SMALL = 1 << 14
 CAP = 4
 PLAIN = (int, float, complex, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, type(...))
@@ -103,7 +103,7 @@ def eager_says(op: str, target: Any, args: Any, kwargs: dict[str, Any], by_value
 
     by_values: it raises on some values, so that only a missing kernel is a refusal.
     """
-    if op == "call_function" and not isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) and getattr(target, "__module__", "") not in ASKED:
+    if op == "call_function" and getattr(target, "__module__", "") not in ASKED:      # code of a user's isn't run while tracing
         return NO_ANSWER
     sure = all(t.dtype in SURE for t in tensors((args, kwargs))) and not any(isinstance(a, (bool, torch.SymBool)) for a in args)
     if sure or op not in ("call_function", "call_method"):
@@ -134,7 +134,7 @@ def _asked(op: str, target: Any, operands: Any, by_values: bool, modes: Any) -> 
         except Exception:       # not every dtype can be filled
             return NO_ANSWER
         try:
-            with torch.no_grad():
+            with torch.no_grad(), torch._C.DisableTorchFunction():
                 return Answer(dtypes=tuple(t.dtype for t in tensors(run(*args, **kwargs))))
         except torch._C._LinAlgError:
             return NO_ANSWER

@@ -469,8 +469,9 @@ def test_hooks_of_saved_tensors_may_give_other_layouts_and_types(backend, change
     (lambda x, y, w: w + y + x.squeeze(0), [(1, 4), (4,), (4,)]),
     (lambda x, y, w: (x.squeeze(0) + y).sin() + w.sum(), [(1, 4), (4,), (4,)]),
 ])
-def test_gradients_dont_share_their_memory(backend, fn, shapes):
-    compiled = dynamo_nb.compile(fn, backend=backend)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_gradients_dont_share_their_memory(backend, dynamic, fn, shapes):
+    compiled = dynamo_nb.compile(fn, backend=backend, dynamic=dynamic)
     want, got = leaves(*shapes), leaves(*shapes)
     for _ in range(3):
         fn(*want).sum().backward()

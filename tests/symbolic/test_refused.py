@@ -59,7 +59,8 @@ def test_out_is_given_the_results_size(shape, dtype) -> None:
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("fn", [
     lambda x: F.binary_cross_entropy(x, x.detach().clamp(0, 1)), lambda x: F.binary_cross_entropy(x.clamp(0, 1), x.detach()), lambda x: torch.bernoulli(x),
-    lambda x: (torch._assert_async(x.max() < 1), x * 2)[1], lambda x: (torch._assert_async(x.max() < 1, "too large"), x * 2)[1],
+    lambda x: (torch._assert_async(x.max() < 1), x * 2)[1], lambda x: (torch.ops.aten._assert_async.default(x.max() < 1), x * 2)[1],
+    lambda x: (torch._assert_async(x.max() < 1, "too large"), x * 2)[1],
 ])
 def test_values_that_are_refused(fn, grad, backend) -> None:
     compiled = dynamo_nb.compile(fn, backend=backend)
@@ -93,3 +94,17 @@ def test_positions_and_counts_that_depend_on_values_are_captured() -> None:
 
     args = torch.zeros(4, 3, dtype=torch.int64), torch.tensor([True, False, True, False]), torch.tensor([5, 6]), torch.tensor([1, 2, 1])
     torch.testing.assert_close(dynamo_nb.compile(fn, fullgraph=True)(*args), fn(*args))
+
+
+def test_a_custom_operator_runs_only_when_called() -> None:
+    runs = []
+
+    @torch.library.custom_op("dynamo_nb_tests::counted", mutates_args=())
+    def counted(x: torch.Tensor) -> torch.Tensor:
+        runs.append(x.shape)
+        return x + 1
+
+    counted.register_fake(lambda x: torch.empty_like(x))
+    compiled = dynamo_nb.compile(lambda x: torch.ops.dynamo_nb_tests.counted(x * 2) * 3)
+    torch.testing.assert_close(compiled(torch.arange(4)), (torch.arange(4) * 2 + 1) * 3)
+    assert len(runs) == 1

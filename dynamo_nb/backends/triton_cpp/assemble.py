@@ -105,7 +105,7 @@ class Assembler:
 
     def _expect(self) -> None:
         for b in self.graph.inputs:
-            if isinstance(b, Buffer) and b.dtype is not None and (b.strides or not b.sizes):
+            if isinstance(b, Buffer) and b.dtype is not None and b.strided:
                 self.steps.append(("expect", self.slot(b), b.dtype.torch, self.integers.all(b.sizes), self.integers.all(b.strides)))
 
     def with_addresses(self, address: Address) -> list[Any]:
@@ -143,7 +143,7 @@ class Assembler:
             args.append(self._argument(value))
         self.steps.append(("aten", schema.name, schema.overload_name, tuple(args), self._outs(step.outs, len(schema.returns))))
         for b in buffers_in(step.outs):
-            if self.schedule.last_use[b.name] > at and (b.strides or not b.sizes):
+            if self.schedule.last_use[b.name] > at and b.strided:
                 self.steps.append(("layout", self.slot(b), b.dtype and b.dtype.torch, self.integers.all(b.sizes), self.integers.all(b.strides)))
 
     def _argument(self, value: Any) -> Any:

@@ -169,6 +169,10 @@ class Buffer:
     kind: str
     device: torch.device
 
+    @property
+    def strided(self) -> bool:
+        return bool(self.strides) or not self.sizes
+
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype.value}[{', '.join(map(str, self.sizes))}] strides [{', '.join(map(str, self.strides))}] {self.kind}"
 

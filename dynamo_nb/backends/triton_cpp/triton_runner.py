@@ -44,7 +44,7 @@ class TritonRunner:
         self.launchers: list[Launcher | AutotunedLauncher] = []
         self.expected = [
             (b.name, b.dtype.torch, self._numbers(b.sizes), self._numbers(b.strides))
-            for b in graph.inputs if unguarded and isinstance(b, Buffer) and b.dtype is not None and (b.strides or not b.sizes)
+            for b in graph.inputs if unguarded and isinstance(b, Buffer) and b.dtype is not None and b.strided
         ]
         for i, step in enumerate(schedule.steps):
             self._add(step, kernels.get(i))
@@ -141,7 +141,7 @@ class TritonRunner:
     def _layouts(self, outs: Any) -> list[tuple[str, torch.dtype | None, Callable[[Sizes], list[int]]]]:
         if isinstance(outs, tuple):
             return [form for o in outs for form in self._layouts(o)]
-        if not isinstance(outs, Buffer) or (outs.sizes and not outs.strides):
+        if not isinstance(outs, Buffer) or not outs.strided:
             return []
         return [(outs.name, outs.dtype and outs.dtype.torch, self._numbers(outs.strides))]
 
